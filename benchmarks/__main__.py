@@ -1,0 +1,54 @@
+"""Command line of the benchmarks: run one table, print it and write ``benchmarks/results``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+from pathlib import Path
+
+from benchmarks import report
+from benchmarks.table import Options
+
+TABLES = {
+    "letter_mnist": "test error and size on Letter and MNIST beside the published figures",
+    "tabular": "accuracy of default trees on classification tables beside other single trees",
+    "regression": "R² of default trees on regression tables beside other single trees",
+    "speed": "training time against TAO in numpy and liblinear",
+    "prediction": "rows predicted a second beside scikit-learn's tree",
+    "threads": "two threads against one, and whether the trees are the same",
+    "memory": "memory of a fit above its input",
+}
+"""Each name is a module of this package with a function ``run(options)`` that returns a Table."""
+RESULTS = Path(__file__).parent / "results"
+
+
+def main(arguments=None):
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("name", nargs="?", choices=TABLES, help="table to run; none lists them")
+    parser.add_argument("--seeds", type=int, help="seeds or repetitions instead of the table's own")
+    parser.add_argument("--quick", action="store_true", help="small version; writes no result")
+    parser.add_argument("--data", help="folder of the data sets (sets SILVA_DATA)")
+    parser.add_argument("--sets", nargs="+", default=[], help="further sets (tabular, regression)")
+    options = parser.parse_args(arguments)
+    if options.name is None:
+        for name, text in TABLES.items():
+            print(f"{name:14}{text}")
+        return
+    if options.data is not None:
+        os.environ["SILVA_DATA"] = options.data
+    run_table(options.name, Options(options.seeds, options.quick, tuple(options.sets)))
+
+
+def run_table(name, options, results=RESULTS):
+    """Run one table, print it, and write its page unless it is the quick version."""
+    module = importlib.import_module(f"benchmarks.{name}")
+    page = report.render(module.__doc__, module.run(options))
+    print(page)
+    if not options.quick:
+        report.write(results / f"{name}.md", page)
+
+
+if __name__ == "__main__":
+    main()

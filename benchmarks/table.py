@@ -1,0 +1,70 @@
+"""What a table takes and gives, and the arithmetic that several tables share."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import rankdata
+
+from benchmarks.data import Unavailable, load
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run a table.
+
+    Attributes
+    ----------
+    seeds : number of seeds or repetitions, None for the table's own number
+    quick : a small version, to see that it runs
+    sets : further data sets
+    """
+
+    seeds: int | None = None
+    quick: bool = False
+    sets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows as dictionaries (column to cell), notes below them, and the packages measured."""
+
+    rows: list[dict[str, object]]
+    notes: list[str]
+    packages: tuple[str, ...] = ()
+
+
+def progress(text):
+    """Say on the standard error stream what is being done."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def skip(error, notes):
+    """Record that something is left out of the table, and why."""
+    notes.append(f"Skipped: {error}.")
+    progress(notes[-1])
+
+
+def available(names, notes):
+    """Yield the data sets that can be had; each of the others becomes a note."""
+    for name in names:
+        try:
+            data = load(name)
+        except Unavailable as error:
+            skip(error, notes)
+        else:
+            progress(f"{name}: {data.X.shape[0]} rows, {data.X.shape[1]} features")
+            yield data
+
+
+def mean_ranks(scores):
+    """Mean rank of each column over the rows of a matrix of scores: 1 is the highest score."""
+    return rankdata(-np.asarray(scores), axis=1).mean(axis=0)
+
+
+def spread(values, digits=2):
+    """Write the mean and the standard deviation of a few numbers."""
+    deviation = np.std(values, ddof=1) if len(values) > 1 else 0.0
+    return f"{np.mean(values):.{digits}f} ± {deviation:.{digits}f}"

@@ -1,0 +1,124 @@
+// The axis-aligned node problem, solved exactly.
+//
+//   min over feature j, threshold, direction   sum_i c_i [point i sent to its worse side] + price,
+//
+// against sending every point to one side, which costs no price (seed 000, section 3.1, with one
+// feature a node). Given  rows, preference a_i = +c_i (better right) or -c_i (better left).
+// Returned  the best plane: one coefficient of +1 or -1, or none.
+#pragma once
+
+#include "block.hpp"
+
+namespace silva {
+
+struct AxisSplit {
+  double kept = -1;  // sum of the preferences sent right; larger is better
+  std::int32_t feature = -1;
+  float coefficient = 0, bias = 0;
+};
+
+// Scans the values of one column in ascending order: `step(value, preference)` may be called with
+// equal values in a row. Right is value >= threshold, or the reverse direction.
+class AxisScan {
+ public:
+  AxisScan(std::int32_t feature, double total) : total_(total) { best_.feature = feature; }
+
+  void step(float value, double preference) {
+    if (seen_ && value != last_) {
+      float middle = last_ + 0.5f * (value - last_);
+      if (!(middle > last_)) middle = value;
+      offer(total_ - left_, 1.0f, -middle);
+      offer(left_, -1.0f, middle);
+    }
+    left_ += preference;
+    last_ = value;
+    seen_ = true;
+  }
+  const AxisSplit& best() const { return best_; }
+
+ private:
+  void offer(double kept, float coefficient, float bias) {
+    if (kept <= best_.kept) return;
+    best_.kept = kept;
+    best_.coefficient = coefficient;
+    best_.bias = bias;
+  }
+  AxisSplit best_;
+  double total_, left_ = 0;
+  float last_ = 0;
+  bool seen_ = false;
+};
+
+template <class T>
+AxisSplit best_axis_split(const View<DenseRows<T>>& view, const std::uint32_t* slot,
+                          const float* preference, std::size_t count, double total, Team& team) {
+  const auto& rows = *view.rows;
+  std::vector<AxisSplit> best(rows.d);
+  team.run(rows.d, [&](std::size_t j, int) {
+    AxisScan scan(static_cast<std::int32_t>(j), total);
+    const T* column = view.data + j;
+    if constexpr (sizeof(T) == 1) {
+      double sum[256] = {};
+      bool present[256] = {};
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::uint8_t code = column[slot[i] * rows.stride];
+        sum[code] += static_cast<double>(preference[i]);
+        present[code] = true;
+      }
+      for (int code = 0; code < 256; ++code)
+        if (present[code]) scan.step(rows.unit[j] * static_cast<float>(code), sum[code]);
+    } else {
+      std::vector<std::pair<float, float>> points(count);
+      for (std::size_t i = 0; i < count; ++i)
+        points[i] = {column[slot[i] * rows.stride], preference[i]};
+      std::sort(points.begin(), points.end());
+      for (const auto& [value, weight] : points) scan.step(value, static_cast<double>(weight));
+    }
+    best[j] = scan.best();
+  });
+  AxisSplit winner;
+  for (const auto& split : best)
+    if (split.kept > winner.kept) winner = split;
+  return winner;
+}
+
+inline AxisSplit best_axis_split(const View<SparseRows>& view, const std::uint32_t* slot,
+                                 const float* preference, std::size_t count, double total,
+                                 Team& team) {
+  const auto& rows = *view.rows;
+  std::vector<std::int32_t> features;
+  for (std::size_t i = 0; i < count; ++i)
+    features.insert(features.end(), rows.index.begin() + rows.begin[slot[i]],
+                    rows.index.begin() + rows.begin[slot[i] + 1]);
+  std::sort(features.begin(), features.end());
+  features.erase(std::unique(features.begin(), features.end()), features.end());
+  SparseBlock block;
+  block.reset(count);
+  block.add(view, slot, features, team);
+  AxisSplit winner;
+  std::vector<std::pair<float, float>> points;
+  for (std::size_t a = 0; a < features.size(); ++a) {
+    points.clear();
+    double stored = 0;
+    block.entries(a, [&](std::uint32_t i, float value) {
+      points.emplace_back(value, preference[i]);
+      stored += static_cast<double>(preference[i]);
+    });
+    const bool zeros = points.size() < count;
+    std::sort(points.begin(), points.end());
+    AxisScan scan(features[a], total);
+    bool passed = false;
+    for (const auto& [value, weight] : points) {
+      if (zeros && !passed && value >= 0) {
+        scan.step(0.0f, total - stored);
+        passed = true;
+      }
+      scan.step(value, static_cast<double>(weight));
+    }
+    if (zeros && !passed) scan.step(0.0f, total - stored);
+    if (scan.best().kept > winner.kept) winner = scan.best();
+  }
+  return winner;
+}
+
+}  // namespace silva

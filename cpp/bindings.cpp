@@ -1,0 +1,350 @@
+// The door between Python and the core: arrays are typed here, documented in silva/kernels/cpu.py.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <variant>
+
+#include "linear_leaves.hpp"
+#include "route.hpp"
+#include "start.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace silva {
+namespace {
+
+template <class T>
+using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using In2 = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Out = nb::ndarray<nb::numpy, T>;
+
+template <class T>
+Out<T> to_numpy(std::vector<T> values, std::vector<std::size_t> shape = {}) {
+  if (shape.empty()) shape = {values.size()};
+  auto* kept = new std::vector<T>(std::move(values));
+  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return Out<T>(kept->data(), shape.size(), shape.data(), owner);
+}
+template <class T, class A>
+std::vector<T> to_vector(const A& array) {
+  return std::vector<T>(array.data(), array.data() + array.size());
+}
+
+struct RowStore {
+  std::variant<std::shared_ptr<const DenseRows<float>>,
+               std::shared_ptr<const DenseRows<std::uint8_t>>, std::shared_ptr<const SparseRows>>
+      rows;
+  std::vector<double> centre;
+  const char* storage;
+};
+
+template <class Real>
+nb::tuple bind_statistics(In2<Real> x) {
+  ColumnStatistics s;
+  {
+    nb::gil_scoped_release release;
+    s = column_statistics(x.data(), x.shape(0), x.shape(1));
+  }
+  return nb::make_tuple(to_numpy(std::move(s.minimum)), to_numpy(std::move(s.maximum)),
+                        to_numpy(std::move(s.mean)), to_numpy(std::move(s.deviation)));
+}
+
+template <class Real>
+RowStore* dense_rows(In2<Real> x, In<double> minimum, In<double> maximum, In<double> centre,
+                     In<double> scale, int threads) {
+  nb::gil_scoped_release release;
+  Team team(threads);
+  const std::size_t n = x.shape(0), d = x.shape(1);
+  const auto low = to_vector<double>(minimum), high = to_vector<double>(maximum);
+  const auto step = byte_grid(x.data(), n, d, low, high);
+  if (!step.empty())
+    return new RowStore{std::make_shared<const DenseRows<std::uint8_t>>(encode_bytes(
+                            x.data(), n, d, low, step, scale.data(), team)),
+                        low, "bytes"};
+  return new RowStore{std::make_shared<const DenseRows<float>>(
+                          encode_floats(x.data(), n, d, centre.data(), scale.data(), team)),
+                      to_vector<double>(centre), "floats"};
+}
+
+template <class Real, class Index>
+RowStore* sparse_rows(In<Index> begin, In<Index> index, In<Real> value, std::size_t features,
+                      In<double> scale) {
+  nb::gil_scoped_release release;
+  auto rows = std::make_shared<SparseRows>();
+  rows->n = begin.size() - 1;
+  rows->d = features;
+  rows->begin.assign(begin.data(), begin.data() + begin.size());
+  rows->index.resize(index.size());
+  rows->value.resize(index.size());
+  for (std::size_t e = 0; e < index.size(); ++e) {
+    rows->index[e] = static_cast<std::int32_t>(index.data()[e]);
+    rows->value[e] = static_cast<float>(static_cast<double>(value.data()[e]) /
+                                        scale.data()[index.data()[e]]);
+  }
+  return new RowStore{std::shared_ptr<const SparseRows>(rows),
+                      std::vector<double>(features, 0.0), "sparse"};
+}
+
+// Planes cross the door as CSR arrays with a bias.
+nb::tuple planes_to_numpy(const std::vector<Plane>& planes) {
+  std::vector<std::int32_t> begin{0}, index;
+  std::vector<float> value, bias;
+  for (const auto& plane : planes) {
+    index.insert(index.end(), plane.index.begin(), plane.index.end());
+    value.insert(value.end(), plane.value.begin(), plane.value.end());
+    begin.push_back(static_cast<std::int32_t>(index.size()));
+    bias.push_back(plane.bias);
+  }
+  return nb::make_tuple(to_numpy(std::move(begin)), to_numpy(std::move(index)),
+                        to_numpy(std::move(value)), to_numpy(std::move(bias)));
+}
+std::vector<Plane> planes_from_numpy(In<std::int32_t> begin, In<std::int32_t> index,
+                                     In<float> value, In<float> bias) {
+  std::vector<Plane> planes(bias.size());
+  for (std::size_t i = 0; i < planes.size(); ++i) {
+    planes[i].index.assign(index.data() + begin.data()[i], index.data() + begin.data()[i + 1]);
+    planes[i].value.assign(value.data() + begin.data()[i], value.data() + begin.data()[i + 1]);
+    planes[i].bias = bias.data()[i];
+  }
+  return planes;
+}
+
+nb::tuple grow_start(const RowStore& store, In<std::int32_t> codes, In2<float> values,
+                     const std::string& direction, int max_depth, std::size_t min_rows,
+                     std::uint64_t seed) {
+  Start start;
+  {
+    nb::gil_scoped_release release;
+    const Direction kind = direction == "means"  ? Direction::kMeans
+                           : direction == "axis" ? Direction::kAxis
+                                                 : Direction::kGaussian;
+    const StartTargets targets{to_vector<std::int32_t>(codes), to_vector<float>(values),
+                               values.shape(1)};
+    start = std::visit(
+        [&](const auto& rows) {
+          using Rows = std::remove_cvref_t<decltype(*rows)>;
+          return Starter<Rows>(*rows, targets, kind, max_depth, min_rows, seed).grow();
+        },
+        store.rows);
+  }
+  return nb::make_tuple(to_numpy(std::move(start.structure.left)),
+                        to_numpy(std::move(start.structure.right)), planes_to_numpy(start.planes));
+}
+
+TaoOptions tao_options(bool oblique, double alpha, double l2, int newton_steps, bool monotone) {
+  TaoOptions options;
+  options.oblique = oblique;
+  options.alpha = alpha;
+  options.monotone = monotone;
+  options.logistic.l1 = alpha;
+  options.logistic.l2 = l2;
+  options.logistic.newton_steps = newton_steps;
+  return options;
+}
+
+template <class MakeLeaves>
+SessionBase* make_session(const RowStore& store, In<std::int32_t> left, In<std::int32_t> right,
+                          std::vector<Plane> planes, const TaoOptions& options, int threads,
+                          const MakeLeaves& make_leaves) {
+  Structure structure{to_vector<std::int32_t>(left), to_vector<std::int32_t>(right)};
+  return std::visit(
+      [&](const auto& rows) -> SessionBase* {
+        using Rows = std::remove_cvref_t<decltype(*rows)>;
+        std::size_t leaves = 0;
+        for (std::size_t i = 0; i < structure.size(); ++i) leaves += structure.is_leaf(i);
+        return new Session<Rows>(rows, structure, std::move(planes), make_leaves(*rows, leaves),
+                                 options, threads);
+      },
+      store.rows);
+}
+
+SessionBase* class_session(const RowStore& store, In<std::int32_t> left, In<std::int32_t> right,
+                           In<std::int32_t> begin, In<std::int32_t> index, In<float> value,
+                           In<float> bias, In2<std::int32_t> codes, In<std::int32_t> class_begin,
+                           In<float> weight, const std::string& loss, bool oblique, double alpha,
+                           double l2, int newton_steps, bool monotone, int threads) {
+  const ClassLoss kind = loss == "log"       ? ClassLoss::kLog
+                         : loss == "squared" ? ClassLoss::kSquared
+                                             : ClassLoss::kMisclassification;
+  return make_session(store, left, right, planes_from_numpy(begin, index, value, bias),
+                      tao_options(oblique, alpha, l2, newton_steps, monotone), threads,
+                      [&](const auto&, std::size_t leaves) -> std::unique_ptr<LeafModel> {
+                        return std::make_unique<ClassLeaves>(
+                            to_vector<std::int32_t>(codes), to_vector<float>(weight),
+                            to_vector<std::int32_t>(class_begin), leaves, kind);
+                      });
+}
+
+SessionBase* value_session(const RowStore& store, In<std::int32_t> left, In<std::int32_t> right,
+                           In<std::int32_t> begin, In<std::int32_t> index, In<float> value,
+                           In<float> bias, In2<float> targets, In<float> weight, bool linear,
+                           double ridge, bool oblique, double alpha, double l2, int newton_steps,
+                           bool monotone, int threads) {
+  return make_session(
+      store, left, right, planes_from_numpy(begin, index, value, bias),
+      tao_options(oblique, alpha, l2, newton_steps, monotone), threads,
+      [&](const auto& rows, std::size_t leaves) -> std::unique_ptr<LeafModel> {
+        using Rows = std::remove_cvref_t<decltype(rows)>;
+        Targets aims(to_vector<float>(targets), to_vector<float>(weight), targets.shape(1));
+        if (linear)
+          return std::make_unique<LinearLeaves<Rows>>(std::move(aims), rows, leaves, ridge);
+        return std::make_unique<MeanLeaves>(std::move(aims), leaves);
+      });
+}
+
+FittedTree fitted(In<std::int32_t> left, In<std::int32_t> right, In<std::int32_t> begin,
+                  In<std::int32_t> index, In<double> coefficient, In<double> threshold,
+                  std::size_t features) {
+  return {left.size(), features, left.data(), right.data(), begin.data(), index.data(),
+          coefficient.data(), threshold.data()};
+}
+
+template <class Real>
+Out<std::int32_t> bind_route_dense(In2<Real> x, In<std::int32_t> left, In<std::int32_t> right,
+                                   In<std::int32_t> begin, In<std::int32_t> index,
+                                   In<double> coefficient, In<double> threshold, int threads) {
+  std::vector<std::int32_t> leaf(x.shape(0));
+  {
+    nb::gil_scoped_release release;
+    Team team(threads);
+    route_dense(fitted(left, right, begin, index, coefficient, threshold, x.shape(1)), x.data(),
+                x.shape(0), leaf.data(), team);
+  }
+  return to_numpy(std::move(leaf));
+}
+
+template <class Real, class Index>
+Out<std::int32_t> bind_route_sparse(In<Index> row_begin, In<Index> row_index, In<Real> row_value,
+                                    std::size_t features, In<std::int32_t> left,
+                                    In<std::int32_t> right, In<std::int32_t> begin,
+                                    In<std::int32_t> index, In<double> coefficient,
+                                    In<double> threshold, int threads) {
+  std::vector<std::int32_t> leaf(row_begin.size() - 1);
+  {
+    nb::gil_scoped_release release;
+    Team team(threads);
+    const FittedTree tree = fitted(left, right, begin, index, coefficient, threshold, features);
+    SparseRouter<Real, Index>(tree, row_begin.data(), row_index.data(), row_value.data())
+        .route(leaf.size(), leaf.data(), team);
+  }
+  return to_numpy(std::move(leaf));
+}
+
+// One node problem by itself, on all rows of a store.
+nb::tuple node_problem(const RowStore& store, In<float> weight, In<float> side, bool oblique,
+                       double l1, double l2, int newton_steps, double tolerance, int threads) {
+  Plane plane;
+  {
+    nb::gil_scoped_release release;
+    Team team(threads);
+    std::visit(
+        [&](const auto& rows) {
+          using Rows = std::remove_cvref_t<decltype(*rows)>;
+          View<Rows> view{rows.get(), nullptr};
+          if constexpr (!Rows::kSparse) view.data = rows->data.data();
+          std::vector<std::uint32_t> slot(rows->n);
+          for (std::size_t i = 0; i < slot.size(); ++i) slot[i] = static_cast<std::uint32_t>(i);
+          if (oblique) {
+            LogisticOptions options;
+            options.l1 = l1;
+            options.l2 = l2;
+            options.newton_steps = newton_steps;
+            options.tolerance = tolerance;
+            plane = LogisticSolver<Rows>().solve(view, slot.data(), slot.size(), weight.data(),
+                                                 side.data(), Plane{}, options, team);
+          } else {
+            std::vector<float> preference(slot.size());
+            double total = 0;
+            for (std::size_t i = 0; i < slot.size(); ++i) {
+              preference[i] = side.data()[i] > 0 ? weight.data()[i] : -weight.data()[i];
+              total += static_cast<double>(preference[i]);
+            }
+            const AxisSplit split = best_axis_split(view, slot.data(), preference.data(),
+                                                    slot.size(), total, team);
+            if (split.feature >= 0) {
+              plane.index = {split.feature};
+              plane.value = {split.coefficient};
+              plane.bias = split.bias;
+            }
+          }
+        },
+        store.rows);
+  }
+  return planes_to_numpy({plane});
+}
+
+}  // namespace
+}  // namespace silva
+
+NB_MODULE(_core, m) {
+  using namespace silva;
+  m.def("simd_name", [] { return std::string(simd().name); });
+
+  nb::class_<RowStore>(m, "Rows")
+      .def_prop_ro("storage", [](const RowStore& s) { return std::string(s.storage); })
+      .def("centre", [](const RowStore& s) { return to_numpy(s.centre); });
+
+  m.def("column_statistics", &bind_statistics<float>, "x"_a.noconvert());
+  m.def("column_statistics", &bind_statistics<double>, "x"_a.noconvert());
+  m.def("dense_rows", &dense_rows<float>, "x"_a.noconvert(), "minimum"_a, "maximum"_a, "centre"_a,
+        "scale"_a, "threads"_a, nb::rv_policy::take_ownership);
+  m.def("dense_rows", &dense_rows<double>, "x"_a.noconvert(), "minimum"_a, "maximum"_a, "centre"_a,
+        "scale"_a, "threads"_a, nb::rv_policy::take_ownership);
+
+#define SILVA_SPARSE(Real, Index)                                                                \
+  m.def("sparse_rows", &sparse_rows<Real, Index>, "begin"_a.noconvert(), "index"_a.noconvert(),  \
+        "value"_a.noconvert(), "features"_a, "scale"_a, nb::rv_policy::take_ownership);          \
+  m.def("route_sparse", &bind_route_sparse<Real, Index>, "row_begin"_a.noconvert(),              \
+        "row_index"_a.noconvert(), "row_value"_a.noconvert(), "features"_a, "left"_a, "right"_a, \
+        "begin"_a, "index"_a, "coefficient"_a, "threshold"_a, "threads"_a)
+  SILVA_SPARSE(float, std::int32_t);
+  SILVA_SPARSE(float, std::int64_t);
+  SILVA_SPARSE(double, std::int32_t);
+  SILVA_SPARSE(double, std::int64_t);
+#undef SILVA_SPARSE
+
+  m.def("route_dense", &bind_route_dense<float>, "x"_a.noconvert(), "left"_a, "right"_a, "begin"_a,
+        "index"_a, "coefficient"_a, "threshold"_a, "threads"_a);
+  m.def("route_dense", &bind_route_dense<double>, "x"_a.noconvert(), "left"_a, "right"_a, "begin"_a,
+        "index"_a, "coefficient"_a, "threshold"_a, "threads"_a);
+
+  m.def("grow_start", &grow_start, "rows"_a, "codes"_a, "values"_a, "direction"_a, "max_depth"_a,
+        "min_rows"_a, "seed"_a);
+  m.def("node_problem", &node_problem, "rows"_a, "weight"_a, "side"_a, "oblique"_a, "l1"_a, "l2"_a,
+        "newton_steps"_a, "tolerance"_a, "threads"_a);
+
+  nb::class_<SessionBase>(m, "Session")
+      .def("route", &SessionBase::route, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "assign",
+          [](SessionBase& s, In<std::int32_t> leaf_node) { s.assign(leaf_node.data()); },
+          "leaf_node"_a)
+      .def("fit_leaves", &SessionBase::fit_leaves, nb::call_guard<nb::gil_scoped_release>())
+      .def("update_level", &SessionBase::update_level, "level"_a, "from_current"_a,
+           nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("levels", &SessionBase::levels)
+      .def_prop_ro("penalty", &SessionBase::penalty)
+      .def_prop_ro("nonzeros", &SessionBase::nonzeros)
+      .def("planes", [](const SessionBase& s) { return planes_to_numpy(s.planes()); })
+      .def("set_planes",
+           [](SessionBase& s, In<std::int32_t> begin, In<std::int32_t> index, In<float> value,
+              In<float> bias) { s.set_planes(planes_from_numpy(begin, index, value, bias)); })
+      .def("leaf_values", [](const SessionBase& s) {
+        const auto& leaves = s.leaves();
+        return nb::make_tuple(to_numpy(leaves.values()), to_numpy(leaves.slopes()),
+                              to_numpy(leaves.bounds()));
+      });
+  m.def("class_session", &class_session, "rows"_a, "left"_a, "right"_a, "begin"_a, "index"_a,
+        "value"_a, "bias"_a, "codes"_a, "class_begin"_a, "weight"_a, "loss"_a, "oblique"_a,
+        "alpha"_a, "l2"_a, "newton_steps"_a, "monotone"_a, "threads"_a,
+        nb::rv_policy::take_ownership);
+  m.def("value_session", &value_session, "rows"_a, "left"_a, "right"_a, "begin"_a, "index"_a,
+        "value"_a, "bias"_a, "targets"_a, "weight"_a, "linear"_a, "ridge"_a, "oblique"_a,
+        "alpha"_a, "l2"_a, "newton_steps"_a, "monotone"_a, "threads"_a,
+        nb::rv_policy::take_ownership);
+}

@@ -1,0 +1,255 @@
+// The training rows as the optimiser stores them: scaled, immutable, shared by all trees of a fit.
+//
+// In scaled units column j is (x_j - centre_j) / scale_j. Three storages, one interface:
+//   DenseRows<float>         scaled values;
+//   DenseRows<std::uint8_t>  codes of columns that sit on a grid of at most 256 steps: a quarter
+//                            of the memory traffic, scaled value = unit_j * code;
+//   SparseRows               scaled CSR (centre 0).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <new>
+#include <vector>
+
+#include "parallel.hpp"
+#include "simd.hpp"
+
+namespace silva {
+
+template <class T>
+struct CacheLineAllocator {
+  using value_type = T;
+  CacheLineAllocator() = default;
+  template <class U>
+  CacheLineAllocator(const CacheLineAllocator<U>&) {}
+  T* allocate(std::size_t n) {
+    return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(64)));
+  }
+  void deallocate(T* p, std::size_t) { ::operator delete(p, std::align_val_t(64)); }
+  template <class U>
+  bool operator==(const CacheLineAllocator<U>&) const {
+    return true;
+  }
+};
+template <class T>
+using Aligned = std::vector<T, CacheLineAllocator<T>>;
+
+inline std::size_t round_up(std::size_t n, std::size_t step) { return (n + step - 1) / step * step; }
+
+// A hyperplane in scaled units: right when value . x[index] + bias >= 0. Indices ascend.
+struct Plane {
+  std::vector<std::int32_t> index;
+  std::vector<float> value;
+  float bias = -1;
+
+  double l1() const {
+    double total = 0;
+    for (float v : value) total += std::fabs(v);
+    return total;
+  }
+};
+
+template <class T>
+class DenseRows {
+ public:
+  static constexpr bool kSparse = false;
+  static constexpr std::size_t kPad = sizeof(T) == 1 ? 16 : 8;
+  using Value = T;
+
+  DenseRows(std::size_t rows, std::size_t columns)
+      : n(rows), d(columns), stride(round_up(columns, kPad)), data(rows * stride), unit(columns) {}
+
+  std::size_t n, d, stride;
+  Aligned<T> data;
+  std::vector<float> unit;  // scaled value = unit * stored value
+
+  const T* row(std::size_t i) const { return data.data() + i * stride; }
+};
+
+class SparseRows {
+ public:
+  static constexpr bool kSparse = true;
+  using Value = float;
+
+  std::size_t n = 0, d = 0;
+  std::vector<std::int64_t> begin;  // n + 1
+  std::vector<std::int32_t> index;
+  std::vector<float> value;
+};
+
+// ---- preparation --------------------------------------------------------------------------------
+
+struct ColumnStatistics {
+  std::vector<double> minimum, maximum, mean, deviation;
+};
+
+template <class Real>
+ColumnStatistics column_statistics(const Real* x, std::size_t n, std::size_t d) {
+  ColumnStatistics s;
+  s.minimum.assign(d, std::numeric_limits<double>::infinity());
+  s.maximum.assign(d, -std::numeric_limits<double>::infinity());
+  s.mean.assign(d, 0);
+  s.deviation.assign(d, 0);
+  // Moments around the first row: no cancellation where a column is far from zero.
+  std::vector<double> first(d), one(d, 0.0), two(d, 0.0);
+  for (std::size_t j = 0; j < d; ++j) first[j] = static_cast<double>(x[j]);
+  for (std::size_t i = 0; i < n; ++i) {
+    const Real* row = x + i * d;
+    for (std::size_t j = 0; j < d; ++j) {
+      const double v = static_cast<double>(row[j]), c = v - first[j];
+      s.minimum[j] = v < s.minimum[j] ? v : s.minimum[j];
+      s.maximum[j] = v > s.maximum[j] ? v : s.maximum[j];
+      one[j] += c;
+      two[j] += c * c;
+    }
+  }
+  for (std::size_t j = 0; j < d; ++j) {
+    const double m = one[j] / static_cast<double>(n);
+    s.mean[j] = first[j] + m;
+    s.deviation[j] = std::sqrt(std::max(0.0, two[j] / static_cast<double>(n) - m * m));
+  }
+  return s;
+}
+
+// Grid step of each column (value = minimum + step * code, code in 0..255), or empty when one
+// column has none. Euclid's algorithm on the differences to the minimum, with a tolerance for
+// steps like 1/255 that binary numbers cannot hold.
+template <class Real>
+std::vector<double> byte_grid(const Real* x, std::size_t n, std::size_t d,
+                              const std::vector<double>& minimum,
+                              const std::vector<double>& maximum) {
+  constexpr double kTolerance = 1e-3;
+  std::vector<double> step(d), inverse(d);
+  const auto set_step = [&](std::size_t j, double a) {
+    const double range = maximum[j] - minimum[j];  // a whole number of steps: sharpens a
+    step[j] = a > 0 ? range / std::nearbyint(range / a) : 0.0;
+    inverse[j] = a > 0 ? 1.0 / step[j] : 0.0;
+  };
+  for (std::size_t j = 0; j < d; ++j) set_step(j, maximum[j] - minimum[j]);
+  for (std::size_t i = 0; i < n; ++i) {
+    const Real* row = x + i * d;
+    for (std::size_t j = 0; j < d; ++j) {
+      const double v = static_cast<double>(row[j]) - minimum[j];
+      const double code = v * inverse[j];
+      if (std::fabs(code - std::nearbyint(code)) < kTolerance) continue;
+      const double smallest = (maximum[j] - minimum[j]) / 255.5;
+      double a = step[j], b = v;
+      while (b > 0.25 * smallest) {  // below: rounding, as no step can be that small
+        const double rest = std::fabs(a - std::nearbyint(a / b) * b);
+        a = b;
+        b = rest;
+      }
+      if (a < smallest) return {};
+      set_step(j, a);
+    }
+  }
+  // A step refined late may not divide codes seen early: check them all once.
+  for (std::size_t i = 0; i < n; ++i) {
+    const Real* row = x + i * d;
+    for (std::size_t j = 0; j < d; ++j) {
+      const double code = (static_cast<double>(row[j]) - minimum[j]) * inverse[j];
+      if (std::fabs(code - std::nearbyint(code)) >= kTolerance) return {};
+    }
+  }
+  return step;
+}
+
+template <class Real>
+DenseRows<std::uint8_t> encode_bytes(const Real* x, std::size_t n, std::size_t d,
+                                     const std::vector<double>& minimum,
+                                     const std::vector<double>& step, const double* scale,
+                                     Team& team) {
+  DenseRows<std::uint8_t> rows(n, d);
+  std::vector<double> inverse(d);
+  for (std::size_t j = 0; j < d; ++j) {
+    inverse[j] = step[j] > 0 ? 1.0 / step[j] : 0.0;
+    rows.unit[j] = static_cast<float>(step[j] > 0 ? step[j] / scale[j] : 0.0);
+  }
+  for_pieces(team, n, 1024, [&](std::size_t begin, std::size_t end, int) {
+    for (std::size_t i = begin; i < end; ++i) {
+      std::uint8_t* out = rows.data.data() + i * rows.stride;
+      for (std::size_t j = 0; j < d; ++j)
+        out[j] = static_cast<std::uint8_t>(
+            (static_cast<double>(x[i * d + j]) - minimum[j]) * inverse[j] + 0.5);
+    }
+  });
+  return rows;
+}
+
+template <class Real>
+DenseRows<float> encode_floats(const Real* x, std::size_t n, std::size_t d, const double* centre,
+                               const double* scale, Team& team) {
+  DenseRows<float> rows(n, d);
+  std::fill(rows.unit.begin(), rows.unit.end(), 1.0f);
+  for_pieces(team, n, 1024, [&](std::size_t begin, std::size_t end, int) {
+    for (std::size_t i = begin; i < end; ++i) {
+      float* out = rows.data.data() + i * rows.stride;
+      for (std::size_t j = 0; j < d; ++j)
+        out[j] = static_cast<float>((static_cast<double>(x[i * d + j]) - centre[j]) / scale[j]);
+    }
+  });
+  return rows;
+}
+
+// ---- what the optimiser asks of rows ------------------------------------------------------------
+
+// Rows in the order of the optimiser: position p stands for storage slot[p] of `data`.
+template <class Rows>
+struct View {
+  const Rows* rows;
+  const typename Rows::Value* data;  // dense: rows->data or a permuted copy; sparse: unused
+};
+
+// sum_k r[k] row(slot[k]) in scaled units. `touched` lists the columns that may be non-zero; `out`
+// must be zero on entry and is left to the caller to clear.
+template <class T>
+void combine(const View<DenseRows<T>>& view, const std::uint32_t* slot, const float* r,
+             std::size_t count, Team& team, std::vector<double>& out,
+             std::vector<std::int32_t>& touched) {
+  const auto& rows = *view.rows;
+  touched.resize(rows.d);
+  for (std::size_t j = 0; j < rows.d; ++j) touched[j] = static_cast<std::int32_t>(j);
+  for_pieces(team, rows.d, 128, [&](std::size_t begin, std::size_t end, int) {
+    if constexpr (sizeof(T) == 1)
+      simd().combine_u8(view.data, rows.stride, slot, r, count, begin, end, out.data());
+    else
+      simd().combine_f32(view.data, rows.stride, slot, r, count, begin, end, out.data());
+    for (std::size_t j = begin; j < end; ++j) out[j] *= static_cast<double>(rows.unit[j]);
+  });
+}
+inline void combine(const View<SparseRows>& view, const std::uint32_t* slot, const float* r,
+                    std::size_t count, Team&, std::vector<double>& out,
+                    std::vector<std::int32_t>& touched) {
+  const auto& rows = *view.rows;
+  touched.clear();
+  for (std::size_t k = 0; k < count; ++k)
+    for (std::int64_t e = rows.begin[slot[k]]; e < rows.begin[slot[k] + 1]; ++e) {
+      const std::int32_t j = rows.index[e];
+      if (out[j] == 0) {
+        touched.push_back(j);
+        out[j] = 1e-300;  // marks the column; far below any rounding
+      }
+      out[j] += static_cast<double>(r[k]) * static_cast<double>(rows.value[e]);
+    }
+  std::sort(touched.begin(), touched.end());
+  touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+}
+
+// One row written out in scaled units.
+template <class T>
+void expand(const View<DenseRows<T>>& view, std::size_t slot, float* out) {
+  const T* row = view.data + slot * view.rows->stride;
+  for (std::size_t j = 0; j < view.rows->d; ++j)
+    out[j] = view.rows->unit[j] * static_cast<float>(row[j]);
+}
+inline void expand(const View<SparseRows>& view, std::size_t slot, float* out) {
+  std::fill(out, out + view.rows->d, 0.0f);
+  for (std::int64_t e = view.rows->begin[slot]; e < view.rows->begin[slot + 1]; ++e)
+    out[view.rows->index[e]] = view.rows->value[e];
+}
+
+}  // namespace silva

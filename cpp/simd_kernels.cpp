@@ -1,0 +1,360 @@
+// One instruction set's table of inner loops; SILVA_ISA names it. See simd.hpp.
+//
+// Written with the compilers' vector extension: sixteen float lanes everywhere, which each
+// instruction set cuts into its own registers. Lanes are summed in a fixed order.
+#include "simd.hpp"
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#define SILVA_JOIN_(a, b) a##b
+#define SILVA_JOIN(a, b) SILVA_JOIN_(a, b)
+
+namespace silva {
+namespace {
+
+typedef float F16 __attribute__((vector_size(64)));
+typedef std::int32_t I16 __attribute__((vector_size(64)));
+typedef float F8 __attribute__((vector_size(32)));
+typedef double D8 __attribute__((vector_size(64)));
+typedef std::uint8_t U16 __attribute__((vector_size(16)));
+
+constexpr std::size_t kBlock = 4096;  // float sums are folded into doubles this often
+
+template <class V, class T>
+inline V load(const T* p) {
+  V v;
+  __builtin_memcpy(&v, p, sizeof(V));
+  return v;
+}
+template <class V, class T>
+inline void store(T* p, V v) {
+  __builtin_memcpy(p, &v, sizeof(V));
+}
+inline F16 splat(float a) { return F16{} + a; }
+
+inline float sum(F8 v) {
+  typedef float F4 __attribute__((vector_size(16)));
+  const F4 q = __builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7);
+  const F4 p = q + __builtin_shufflevector(q, q, 2, 3, 0, 1);
+  return p[0] + p[1];
+}
+inline float sum(F16 v) {
+  const F8 low = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
+  const F8 high = __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+  return sum(low + high);
+}
+inline double sum(D8 v) {
+  return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+}
+// Sixteen bytes as floats; compilers spell the generic conversion lane by lane.
+inline F16 widen(const std::uint8_t* p) {
+#if defined(__AVX512F__)
+  return (F16)_mm512_cvtepi32_ps(
+      _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+#elif defined(__AVX2__)
+  F16 v;
+  for (int half = 0; half < 2; ++half) {
+    const __m256 part = _mm256_cvtepi32_ps(
+        _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 8 * half))));
+    __builtin_memcpy(reinterpret_cast<char*>(&v) + 32 * half, &part, 32);
+  }
+  return v;
+#else
+  return __builtin_convertvector(load<U16>(p), F16);
+#endif
+}
+
+// ---- rows -------------------------------------------------------------------------------------
+
+inline float row_dot(const float* x, const float* w, std::size_t n) {
+  F16 a = {}, b = {};
+  std::size_t i = 0;
+  for (; i + 32 <= n; i += 32) {
+    a += load<F16>(x + i) * load<F16>(w + i);
+    b += load<F16>(x + i + 16) * load<F16>(w + i + 16);
+  }
+  for (; i + 16 <= n; i += 16) a += load<F16>(x + i) * load<F16>(w + i);
+  float total = sum(a + b);
+  if (i < n) total += sum(load<F8>(x + i) * load<F8>(w + i));
+  return total;
+}
+inline float row_dot(const std::uint8_t* x, const float* w, std::size_t n) {
+  F16 a = {}, b = {};
+  std::size_t i = 0;
+  for (; i + 32 <= n; i += 32) {
+    a += widen(x + i) * load<F16>(w + i);
+    b += widen(x + i + 16) * load<F16>(w + i + 16);
+  }
+  for (; i < n; i += 16) a += widen(x + i) * load<F16>(w + i);
+  return sum(a + b);
+}
+inline double row_dot(const double* x, const double* w, std::size_t n) {
+  D8 a = {};
+  for (std::size_t i = 0; i < n; i += 8) a += load<D8>(x + i) * load<D8>(w + i);
+  return sum(a);
+}
+
+float dot_f32(const float* x, const float* w, std::size_t n) { return row_dot(x, w, n); }
+float dot_u8(const std::uint8_t* x, const float* w, std::size_t n) { return row_dot(x, w, n); }
+
+template <class T>
+inline F16 row_lanes(const T* p);
+template <>
+inline F16 row_lanes(const float* p) {
+  return load<F16>(p);
+}
+template <>
+inline F16 row_lanes(const std::uint8_t* p) {
+  return widen(p);
+}
+
+// Columns are taken 64 at a time so that the running sums stay in registers.
+template <class T>
+inline void combine(const T* rows, std::size_t stride, const std::uint32_t* slot, const float* r,
+                    std::size_t count, std::size_t begin, std::size_t end, double* out) {
+  for (std::size_t j = begin; j < end; j += 64) {
+    const std::size_t lanes = end - j < 64 ? end - j : 64;
+    for (std::size_t i = 0; i < count; i += 1024) {
+      const std::size_t stop = i + 1024 < count ? i + 1024 : count;
+      float part[64] = {};
+      if (lanes == 64) {
+        F16 a = {}, b = {}, c = {}, d = {};
+        for (std::size_t k = i; k < stop; ++k) {
+          const T* x = rows + slot[k] * stride + j;
+          const F16 s = splat(r[k]);
+          a += s * row_lanes(x);
+          b += s * row_lanes(x + 16);
+          c += s * row_lanes(x + 32);
+          d += s * row_lanes(x + 48);
+        }
+        store(part, a);
+        store(part + 16, b);
+        store(part + 32, c);
+        store(part + 48, d);
+      } else {
+        for (std::size_t k = i; k < stop; ++k) {
+          const T* x = rows + slot[k] * stride + j;
+          for (std::size_t l = 0; l < lanes; ++l) part[l] += r[k] * static_cast<float>(x[l]);
+        }
+      }
+      for (std::size_t l = 0; l < lanes; ++l) out[j + l] += static_cast<double>(part[l]);
+    }
+  }
+}
+void combine_f32(const float* rows, std::size_t stride, const std::uint32_t* slot, const float* r,
+                 std::size_t count, std::size_t begin, std::size_t end, double* out) {
+  combine(rows, stride, slot, r, count, begin, end, out);
+}
+void combine_u8(const std::uint8_t* rows, std::size_t stride, const std::uint32_t* slot,
+                const float* r, std::size_t count, std::size_t begin, std::size_t end,
+                double* out) {
+  combine(rows, stride, slot, r, count, begin, end, out);
+}
+
+// Eight rows walk down together: one row's chain of load, dot, compare is all latency.
+template <class T, class Real>
+inline void route(const DenseTree<Real>& tree, const T* rows, std::size_t stride,
+                  const std::uint32_t* slot, std::size_t count, const std::int32_t* start,
+                  std::int32_t root, std::int32_t* leaf) {
+  constexpr std::size_t kGroup = 8;
+  for (std::size_t i = 0; i < count; i += kGroup) {
+    const std::size_t size = count - i < kGroup ? count - i : kGroup;
+    const T* row[kGroup];
+    std::int32_t node[kGroup];
+    for (std::size_t g = 0; g < size; ++g) {
+      row[g] = rows + (slot ? slot[i + g] : i + g) * stride;
+      node[g] = start ? start[i + g] : root;
+    }
+    for (int level = 0; level < tree.levels; ++level) {
+      bool moved = false;
+      for (std::size_t g = 0; g < size; ++g) {
+        const std::int32_t at = node[g];
+        if (tree.child[2 * at] == at) continue;
+        const Real score =
+            row_dot(row[g], tree.weights + static_cast<std::size_t>(at) * tree.stride,
+                    tree.stride) +
+            tree.bias[at];
+        node[g] = tree.child[2 * at + (score >= 0)];
+        moved = true;
+      }
+      if (!moved) break;
+    }
+    for (std::size_t g = 0; g < size; ++g) leaf[i + g] = node[g];
+  }
+}
+void route_f32(const DenseTree<float>& tree, const float* rows, std::size_t stride,
+               const std::uint32_t* slot, std::size_t count, const std::int32_t* start,
+               std::int32_t root, std::int32_t* leaf) {
+  route(tree, rows, stride, slot, count, start, root, leaf);
+}
+void route_u8(const DenseTree<float>& tree, const std::uint8_t* rows, std::size_t stride,
+              const std::uint32_t* slot, std::size_t count, const std::int32_t* start,
+              std::int32_t root, std::int32_t* leaf) {
+  route(tree, rows, stride, slot, count, start, root, leaf);
+}
+void route_f64(const DenseTree<double>& tree, const double* rows, std::size_t stride,
+               const std::uint32_t* slot, std::size_t count, const std::int32_t* start,
+               std::int32_t root, std::int32_t* leaf) {
+  route(tree, rows, stride, slot, count, start, root, leaf);
+}
+
+// ---- points of a node problem -------------------------------------------------------------------
+
+double dot(const float* a, const float* b, std::size_t n) {
+  double total = 0;
+  for (std::size_t s = 0; s < n; s += kBlock) {
+    const std::size_t e = s + kBlock < n ? s + kBlock : n;
+    F16 u = {}, v = {}, w = {}, x = {};
+    std::size_t i = s;
+    for (; i + 64 <= e; i += 64) {
+      u += load<F16>(a + i) * load<F16>(b + i);
+      v += load<F16>(a + i + 16) * load<F16>(b + i + 16);
+      w += load<F16>(a + i + 32) * load<F16>(b + i + 32);
+      x += load<F16>(a + i + 48) * load<F16>(b + i + 48);
+    }
+    for (; i < e; i += 16) u += load<F16>(a + i) * load<F16>(b + i);
+    total += static_cast<double>(sum((u + v) + (w + x)));
+  }
+  return total;
+}
+void add_scaled(float a, const float* x, float* y, std::size_t n) {
+  const F16 s = splat(a);
+  for (std::size_t i = 0; i < n; i += 16) store(y + i, load<F16>(y + i) + s * load<F16>(x + i));
+}
+void add_weighted(float a, const float* h, const float* x, float* y, std::size_t n) {
+  const F16 s = splat(a);
+  for (std::size_t i = 0; i < n; i += 16)
+    store(y + i, load<F16>(y + i) + s * (load<F16>(h + i) * load<F16>(x + i)));
+}
+void moments(const float* x, const float* h, std::size_t n, double* first, double* second) {
+  double total1 = 0, total2 = 0;
+  for (std::size_t s = 0; s < n; s += kBlock) {
+    const std::size_t e = s + kBlock < n ? s + kBlock : n;
+    F16 one = {}, two = {};
+    for (std::size_t i = s; i < e; i += 16) {
+      const F16 v = load<F16>(x + i), w = load<F16>(h + i) * v;
+      one += w;
+      two += w * v;
+    }
+    total1 += static_cast<double>(sum(one));
+    total2 += static_cast<double>(sum(two));
+  }
+  *first = total1;
+  *second = total2;
+}
+
+inline F16 choose(I16 mask, F16 yes, F16 no) { return mask ? yes : no; }
+
+// e^x for x <= 0, to a few units in the last place (Cephes' polynomial).
+inline F16 exp_nonpositive(F16 x) {
+  x = choose(x < -87.0f, splat(-87.0f), x);
+  const F16 shifted = x * 1.44269504088896341f - 0.5f;
+  const I16 k = __builtin_convertvector(shifted, I16);  // truncates: rounds x / ln 2, as x <= 0
+  const F16 n = __builtin_convertvector(k, F16);
+  const F16 r = x - n * 0.693359375f + n * 2.12194440e-4f;
+  F16 p = splat(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  const I16 bits = (k + 127) << 23;
+  F16 power;
+  __builtin_memcpy(&power, &bits, sizeof(power));
+  return p * power;
+}
+// log(1 + u) for u in [0, 1]: 2 atanh(u / (2 + u)).
+inline F16 log1p_unit(F16 u) {
+  const F16 s = u / (u + 2.0f), z = s * s;
+  F16 p = splat(2.0f / 13);
+  p = p * z + 2.0f / 11;
+  p = p * z + 2.0f / 9;
+  p = p * z + 2.0f / 7;
+  p = p * z + 2.0f / 5;
+  p = p * z + 2.0f / 3;
+  p = p * z + 2.0f;
+  return p * s;
+}
+
+// loss = c (log(1 + e^f) - t f), residual = c (p - t), curvature = c p (1 - p) with a floor.
+void logistic(const float* f, const float* c, const float* t, std::size_t n, float* residual,
+              float* curvature, LogisticSums* sums) {
+  LogisticSums total;
+  for (std::size_t s = 0; s < n; s += kBlock) {
+    const std::size_t e = s + kBlock < n ? s + kBlock : n;
+    F16 loss = {}, gradient = {}, second = {};
+    for (std::size_t i = s; i < e; i += 16) {
+      const F16 z = load<F16>(f + i), weight = load<F16>(c + i), side = load<F16>(t + i);
+      const I16 positive = z > 0.0f;
+      const F16 u = exp_nonpositive(choose(positive, -z, z));
+      const F16 inverse = 1.0f / (1.0f + u);
+      const F16 p = choose(positive, inverse, u * inverse);
+      F16 variance = u * inverse * inverse;
+      variance = choose(variance < 1e-6f, splat(1e-6f), variance);
+      const F16 r = weight * (p - side), h = weight * variance;
+      loss += weight * (choose(positive, z, F16{}) - side * z + log1p_unit(u));
+      gradient += r;
+      second += h;
+      store(residual + i, r);
+      store(curvature + i, h);
+    }
+    total.loss += static_cast<double>(sum(loss));
+    total.gradient += static_cast<double>(sum(gradient));
+    total.curvature += static_cast<double>(sum(second));
+  }
+  *sums = total;
+}
+
+// Tiles of 4 x 4 columns over runs of 512 points; the scaled copies stay in the cache.
+void gram(const float* columns, std::size_t column_stride, std::size_t count, const float* h,
+          std::size_t n, float* scratch, double* out) {
+  constexpr std::size_t kRun = 512;
+  for (std::size_t a = 0; a < count * count; ++a) out[a] = 0;
+  for (std::size_t s = 0; s < n; s += kRun) {
+    const std::size_t length = s + kRun < n ? kRun : n - s;
+    for (std::size_t a = 0; a < count; ++a) {
+      const float* x = columns + a * column_stride + s;
+      for (std::size_t i = 0; i < length; i += 16)
+        store(scratch + a * kRun + i, load<F16>(x + i) * load<F16>(h + s + i));
+    }
+    for (std::size_t a = 0; a < count; a += 4)
+      for (std::size_t b = 0; b <= a; b += 4) {
+        const float* x[4];
+        const float* y[4];
+        for (std::size_t k = 0; k < 4; ++k) {  // past the end: repeat the last column, not stored
+          x[k] = scratch + (a + k < count ? a + k : count - 1) * kRun;
+          y[k] = columns + (b + k < count ? b + k : count - 1) * column_stride + s;
+        }
+        F16 tile[4][4] = {};
+        for (std::size_t i = 0; i < length; i += 16) {
+          const F16 x0 = load<F16>(x[0] + i), x1 = load<F16>(x[1] + i), x2 = load<F16>(x[2] + i),
+                    x3 = load<F16>(x[3] + i);
+          for (int k = 0; k < 4; ++k) {
+            const F16 v = load<F16>(y[k] + i);
+            tile[0][k] += x0 * v;
+            tile[1][k] += x1 * v;
+            tile[2][k] += x2 * v;
+            tile[3][k] += x3 * v;
+          }
+        }
+        for (std::size_t i = 0; i < 4 && a + i < count; ++i)
+          for (std::size_t k = 0; k < 4 && b + k <= a + i; ++k)
+            out[(a + i) * count + b + k] += static_cast<double>(sum(tile[i][k]));
+      }
+  }
+}
+
+}  // namespace
+
+extern const Simd SILVA_JOIN(simd_, SILVA_ISA);
+const Simd SILVA_JOIN(simd_, SILVA_ISA) = {
+#define SILVA_QUOTE_(a) #a
+#define SILVA_QUOTE(a) SILVA_QUOTE_(a)
+    SILVA_QUOTE(SILVA_ISA), dot_f32, dot_u8,     combine_f32,  combine_u8, route_f32, route_u8,
+    route_f64,              dot,     add_scaled, add_weighted, moments,    logistic,  gram,
+};
+
+}  // namespace silva

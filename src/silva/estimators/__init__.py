@@ -1,0 +1,1 @@
+"""The scikit-learn classes, one file a family."""

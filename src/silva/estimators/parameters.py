@@ -1,0 +1,34 @@
+"""Checks of constructor arguments: each error names the argument, what was seen, what is expected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+
+def check_integer(name: str, value: Any, least: int) -> int:
+    """Return `value` as an int, or raise."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value!r}")
+    return int(value)
+
+
+def check_number(name: str, value: Any, least: float = 0.0) -> float:
+    """Return `value` as a finite float, or raise."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not np.isfinite(value) or value < least:
+        raise ValueError(f"{name} must be finite and at least {least:g}, got {value!r}")
+    return float(value)
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
+    """Return `value` if it is one of `choices`, or raise."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be one of {list(choices)}, got {value!r}")
+    return value

@@ -1,0 +1,58 @@
+"""The leaf problem: what a leaf answers and how a row's loss in it is measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from silva.tree import Array
+
+
+@dataclass(frozen=True, eq=False)
+class ClassShares:
+    """Class shares at each leaf.
+
+    Attributes
+    ----------
+    codes : int32 array of shape (rows, targets)
+        Class of each row; the classes of several targets are numbered one after the other.
+    class_begin : int32 array of shape (targets + 1,)
+        Where the classes of each target begin, and their total number at the end.
+    loss : {"misclassification", "squared", "log"}
+        Loss of a row in a leaf, see `silva.losses`.
+    """
+
+    codes: Array
+    class_begin: Array
+    loss: str = "misclassification"
+
+
+@dataclass(frozen=True, eq=False)
+class Mean:
+    """The mean of the targets at each leaf, squared error.
+
+    Attributes
+    ----------
+    targets : float32 array of shape (rows, outputs)
+    """
+
+    targets: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """Ridge regression on the rows of each leaf, squared error.
+
+    An answer is clipped to what the leaf's own rows span.
+
+    Attributes
+    ----------
+    targets : float32 array of shape (rows, outputs)
+    ridge : float
+        Price of the squared slopes, in scaled units.
+    """
+
+    targets: Array
+    ridge: float = 1.0
+
+
+Leaves = ClassShares | Mean | Linear

@@ -125,7 +125,7 @@ def _nodes(level):
 def _decide(goes_right, X, W, b, level):
     """Refresh the decisions of every row at every node of one level by one matrix product."""
     nodes = slice(2**level - 1, 2 ** (level + 1) - 1)
-    goes_right[:, nodes] = X @ W[nodes].T + b[nodes] >= 0
+    np.greater_equal(X @ W[nodes].T, -b[nodes], out=goes_right[:, nodes])
 
 
 def _descend(goes_right, node, levels):

@@ -74,7 +74,7 @@ def fit_here(folder, n_jobs, max_iter):
 
     X, y = np.load(Path(folder) / "X.npy"), np.load(Path(folder) / "y.npy")
     model = TAOTreeClassifier(
-        max_depth=8, alpha=1.0, max_iter=max_iter, n_jobs=n_jobs, random_state=0
+        max_depth=8, alpha=1.0, max_iter=max_iter, tol=0, n_jobs=n_jobs, random_state=0
     )
     before = _megabytes("VmRSS")
     model.fit(X, y)

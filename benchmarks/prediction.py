@@ -47,6 +47,7 @@ def run(options):
             max_depth=case.depth,
             alpha=case.alpha,
             max_iter=2 if options.quick else 20,
+            tol=0,
             n_jobs=1,
             random_state=0,
         )

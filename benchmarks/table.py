@@ -65,6 +65,6 @@ def mean_ranks(scores):
 
 
 def spread(values, digits=2):
-    """Write the mean and the standard deviation of a few numbers."""
-    deviation = np.std(values, ddof=1) if len(values) > 1 else 0.0
-    return f"{np.mean(values):.{digits}f} ± {deviation:.{digits}f}"
+    """Write the mean of a few numbers, with the standard deviation where there are several."""
+    mean = f"{np.mean(values):.{digits}f}"
+    return f"{mean} ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else mean

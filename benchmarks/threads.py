@@ -42,7 +42,7 @@ def compare(data, max_iter, repeats):
     for _ in range(repeats):
         for n_jobs in (1, 2):
             model = TAOTreeClassifier(
-                max_depth=8, alpha=1.0, max_iter=max_iter, n_jobs=n_jobs, random_state=0
+                max_depth=8, alpha=1.0, max_iter=max_iter, tol=0, n_jobs=n_jobs, random_state=0
             )
             begin = time.perf_counter()
             model.fit(data.X, data.y)

@@ -63,8 +63,8 @@ RowStore* dense_rows(In2<Real> x, In<double> minimum, In<double> maximum, In<dou
   const auto low = to_vector<double>(minimum), high = to_vector<double>(maximum);
   const auto step = byte_grid(x.data(), n, d, low, high);
   if (!step.empty())
-    return new RowStore{std::make_shared<const DenseRows<std::uint8_t>>(encode_bytes(
-                            x.data(), n, d, low, step, scale.data(), team)),
+    return new RowStore{std::make_shared<const DenseRows<std::uint8_t>>(
+                            encode_bytes(x.data(), n, d, low, step, scale.data(), team)),
                         low, "bytes"};
   return new RowStore{std::make_shared<const DenseRows<float>>(
                           encode_floats(x.data(), n, d, centre.data(), scale.data(), team)),
@@ -83,11 +83,11 @@ RowStore* sparse_rows(In<Index> begin, In<Index> index, In<Real> value, std::siz
   rows->value.resize(index.size());
   for (std::size_t e = 0; e < index.size(); ++e) {
     rows->index[e] = static_cast<std::int32_t>(index.data()[e]);
-    rows->value[e] = static_cast<float>(static_cast<double>(value.data()[e]) /
-                                        scale.data()[index.data()[e]]);
+    rows->value[e] =
+        static_cast<float>(static_cast<double>(value.data()[e]) / scale.data()[index.data()[e]]);
   }
-  return new RowStore{std::shared_ptr<const SparseRows>(rows),
-                      std::vector<double>(features, 0.0), "sparse"};
+  return new RowStore{std::shared_ptr<const SparseRows>(rows), std::vector<double>(features, 0.0),
+                      "sparse"};
 }
 
 // Planes cross the door as CSR arrays with a bias.
@@ -136,9 +136,12 @@ nb::tuple grow_start(const RowStore& store, In<std::int32_t> codes, In2<float> v
                         to_numpy(std::move(start.structure.right)), planes_to_numpy(start.planes));
 }
 
-TaoOptions tao_options(bool oblique, double alpha, double l2, int newton_steps, bool monotone) {
+TaoOptions tao_options(const std::string& split, double alpha, double l2, int newton_steps,
+                       bool monotone) {
   TaoOptions options;
-  options.oblique = oblique;
+  options.split = split == "axis"    ? SplitKind::kAxis
+                  : split == "mixed" ? SplitKind::kMixed
+                                     : SplitKind::kOblique;
   options.alpha = alpha;
   options.monotone = monotone;
   options.logistic.l1 = alpha;
@@ -166,13 +169,13 @@ SessionBase* make_session(const RowStore& store, In<std::int32_t> left, In<std::
 SessionBase* class_session(const RowStore& store, In<std::int32_t> left, In<std::int32_t> right,
                            In<std::int32_t> begin, In<std::int32_t> index, In<float> value,
                            In<float> bias, In2<std::int32_t> codes, In<std::int32_t> class_begin,
-                           In<float> weight, const std::string& loss, bool oblique, double alpha,
-                           double l2, int newton_steps, bool monotone, int threads) {
+                           In<float> weight, const std::string& loss, const std::string& split,
+                           double alpha, double l2, int newton_steps, bool monotone, int threads) {
   const ClassLoss kind = loss == "log"       ? ClassLoss::kLog
                          : loss == "squared" ? ClassLoss::kSquared
                                              : ClassLoss::kMisclassification;
   return make_session(store, left, right, planes_from_numpy(begin, index, value, bias),
-                      tao_options(oblique, alpha, l2, newton_steps, monotone), threads,
+                      tao_options(split, alpha, l2, newton_steps, monotone), threads,
                       [&](const auto&, std::size_t leaves) -> std::unique_ptr<LeafModel> {
                         return std::make_unique<ClassLeaves>(
                             to_vector<std::int32_t>(codes), to_vector<float>(weight),
@@ -183,11 +186,11 @@ SessionBase* class_session(const RowStore& store, In<std::int32_t> left, In<std:
 SessionBase* value_session(const RowStore& store, In<std::int32_t> left, In<std::int32_t> right,
                            In<std::int32_t> begin, In<std::int32_t> index, In<float> value,
                            In<float> bias, In2<float> targets, In<float> weight, bool linear,
-                           double ridge, bool oblique, double alpha, double l2, int newton_steps,
-                           bool monotone, int threads) {
+                           double ridge, const std::string& split, double alpha, double l2,
+                           int newton_steps, bool monotone, int threads) {
   return make_session(
       store, left, right, planes_from_numpy(begin, index, value, bias),
-      tao_options(oblique, alpha, l2, newton_steps, monotone), threads,
+      tao_options(split, alpha, l2, newton_steps, monotone), threads,
       [&](const auto& rows, std::size_t leaves) -> std::unique_ptr<LeafModel> {
         using Rows = std::remove_cvref_t<decltype(rows)>;
         Targets aims(to_vector<float>(targets), to_vector<float>(weight), targets.shape(1));
@@ -200,8 +203,8 @@ SessionBase* value_session(const RowStore& store, In<std::int32_t> left, In<std:
 FittedTree fitted(In<std::int32_t> left, In<std::int32_t> right, In<std::int32_t> begin,
                   In<std::int32_t> index, In<double> coefficient, In<double> threshold,
                   std::size_t features) {
-  return {left.size(), features, left.data(), right.data(), begin.data(), index.data(),
-          coefficient.data(), threshold.data()};
+  return {left.size(),  features,     left.data(),        right.data(),
+          begin.data(), index.data(), coefficient.data(), threshold.data()};
 }
 
 template <class Real>
@@ -264,8 +267,8 @@ nb::tuple node_problem(const RowStore& store, In<float> weight, In<float> side, 
               preference[i] = side.data()[i] > 0 ? weight.data()[i] : -weight.data()[i];
               total += static_cast<double>(preference[i]);
             }
-            const AxisSplit split = best_axis_split(view, slot.data(), preference.data(),
-                                                    slot.size(), total, team);
+            const AxisSplit split =
+                best_axis_split(view, slot.data(), preference.data(), slot.size(), total, team);
             if (split.feature >= 0) {
               plane.index = {split.feature};
               plane.value = {split.coefficient};
@@ -321,8 +324,7 @@ NB_MODULE(_core, m) {
   nb::class_<SessionBase>(m, "Session")
       .def("route", &SessionBase::route, nb::call_guard<nb::gil_scoped_release>())
       .def(
-          "assign",
-          [](SessionBase& s, In<std::int32_t> leaf_node) { s.assign(leaf_node.data()); },
+          "assign", [](SessionBase& s, In<std::int32_t> leaf_node) { s.assign(leaf_node.data()); },
           "leaf_node"_a)
       .def("fit_leaves", &SessionBase::fit_leaves, nb::call_guard<nb::gil_scoped_release>())
       .def("update_level", &SessionBase::update_level, "level"_a, "from_current"_a,
@@ -340,11 +342,9 @@ NB_MODULE(_core, m) {
                               to_numpy(leaves.bounds()));
       });
   m.def("class_session", &class_session, "rows"_a, "left"_a, "right"_a, "begin"_a, "index"_a,
-        "value"_a, "bias"_a, "codes"_a, "class_begin"_a, "weight"_a, "loss"_a, "oblique"_a,
-        "alpha"_a, "l2"_a, "newton_steps"_a, "monotone"_a, "threads"_a,
-        nb::rv_policy::take_ownership);
+        "value"_a, "bias"_a, "codes"_a, "class_begin"_a, "weight"_a, "loss"_a, "split"_a, "alpha"_a,
+        "l2"_a, "newton_steps"_a, "monotone"_a, "threads"_a, nb::rv_policy::take_ownership);
   m.def("value_session", &value_session, "rows"_a, "left"_a, "right"_a, "begin"_a, "index"_a,
-        "value"_a, "bias"_a, "targets"_a, "weight"_a, "linear"_a, "ridge"_a, "oblique"_a,
-        "alpha"_a, "l2"_a, "newton_steps"_a, "monotone"_a, "threads"_a,
-        nb::rv_policy::take_ownership);
+        "value"_a, "bias"_a, "targets"_a, "weight"_a, "linear"_a, "ridge"_a, "split"_a, "alpha"_a,
+        "l2"_a, "newton_steps"_a, "monotone"_a, "threads"_a, nb::rv_policy::take_ownership);
 }

@@ -99,8 +99,8 @@ class LinearLeaves final : public LeafModel {
       const auto l = static_cast<std::size_t>(leaf[p - begin]);
       float total = 0;
       for (std::size_t o = 0; o < k; ++o) {
-        const float answer = std::clamp(simd().dot_f32(x.data(), slope(l, o), row_size_),
-                                        lower(l)[o], upper(l)[o]);
+        const float answer =
+            std::clamp(simd().dot_f32(x.data(), slope(l, o), row_size_), lower(l)[o], upper(l)[o]);
         const float error = targets_.value[p * k + o] - answer;
         total += error * error;
       }

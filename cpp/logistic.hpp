@@ -23,9 +23,9 @@ struct LogisticOptions {
   double l1 = 1;
   double l2 = 0;
   int newton_steps = 2;
-  int sweeps = 5;          // coordinate sweeps over residuals, per Newton step
-  double tolerance = 0;    // > 0: go on, at most newton_steps, until the largest violation of the
-                           // optimality conditions is below tolerance * total weight
+  int sweeps = 5;        // coordinate sweeps over residuals, per Newton step
+  double tolerance = 0;  // > 0: go on, at most newton_steps, until the largest violation of the
+                         // optimality conditions is below tolerance * total weight
 };
 
 template <class Rows>
@@ -72,8 +72,7 @@ class LogisticSolver {
     }
     total_weight_ = total;
     const double share = std::clamp(right / total, 1e-6, 1 - 1e-6);
-    const double constant_loss =
-        -(right * std::log(share) + (total - right) * std::log(1 - share));
+    const double constant_loss = -(right * std::log(share) + (total - right) * std::log(1 - share));
     if (!start.index.empty()) {
       block_.add(view, slot, start.index, team);
       w_.assign(start.value.begin(), start.value.end());
@@ -254,8 +253,8 @@ class LogisticSolver {
       double largest = 0;
       for (std::size_t a = 0; a < size; ++a) {
         if (!live_[a]) continue;
-        const double h = std::max(second_[a] - first_[a] * mean_[a], 0.0) + options.l2 +
-                         1e-9 * total_weight_;
+        const double h =
+            std::max(second_[a] - first_[a] * mean_[a], 0.0) + options.l2 + 1e-9 * total_weight_;
         const double slope = g_[a] - mean_[a] * sums_.gradient + options.l2 * d_[a] +
                              block_.dot(a, q_.data()) + kappa * first_[a];
         if (w_[a] + d_[a] == 0 && std::fabs(slope) < 0.9 * options.l1 && options.tolerance == 0) {
@@ -280,8 +279,7 @@ class LogisticSolver {
     apply(d_, move_.data(), team);
     const double before = penalty(w_, options);
     double promised = sums_.gradient * bias_move;
-    for (std::size_t a = 0; a < size; ++a)
-      promised += (g_[a] - options.l2 * w_[a]) * d_[a];
+    for (std::size_t a = 0; a < size; ++a) promised += (g_[a] - options.l2 * w_[a]) * d_[a];
     goal_.resize(size);
     double length = 1;
     for (int attempt = 0; attempt < 10; ++attempt, length *= 0.5) {

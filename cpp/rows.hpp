@@ -38,7 +38,9 @@ struct CacheLineAllocator {
 template <class T>
 using Aligned = std::vector<T, CacheLineAllocator<T>>;
 
-inline std::size_t round_up(std::size_t n, std::size_t step) { return (n + step - 1) / step * step; }
+inline std::size_t round_up(std::size_t n, std::size_t step) {
+  return (n + step - 1) / step * step;
+}
 
 // A hyperplane in scaled units: right when value . x[index] + bias >= 0. Indices ascend.
 struct Plane {

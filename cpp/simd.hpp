@@ -58,11 +58,11 @@ struct Simd {
   // The loops of the logistic node problem; vectors are padded to a multiple of 16 with zero
   // weight (c = 0), so n is always the padded length.
   double (*dot)(const float* a, const float* b, std::size_t n);
-  void (*add_scaled)(float a, const float* x, float* y, std::size_t n);            // y += a x
+  void (*add_scaled)(float a, const float* x, float* y, std::size_t n);  // y += a x
   void (*add_weighted)(float a, const float* h, const float* x, float* y,
-                       std::size_t n);                                             // y += a h x
+                       std::size_t n);  // y += a h x
   void (*moments)(const float* x, const float* h, std::size_t n, double* first,
-                  double* second);                                                 // h x, h x^2
+                  double* second);  // h x, h x^2
   void (*logistic)(const float* f, const float* c, const float* t, std::size_t n, float* residual,
                    float* curvature, LogisticSums* sums);
   // Gram matrix sum_i h[i] x_a[i] x_b[i] of `count` columns, lower triangle, row-major, leading

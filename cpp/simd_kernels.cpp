@@ -36,7 +36,8 @@ inline F16 splat(float a) { return F16{} + a; }
 
 inline float sum(F8 v) {
   typedef float F4 __attribute__((vector_size(16)));
-  const F4 q = __builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7);
+  const F4 q =
+      __builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7);
   const F4 p = q + __builtin_shufflevector(q, q, 2, 3, 0, 1);
   return p[0] + p[1];
 }
@@ -99,48 +100,46 @@ inline double row_dot(const double* x, const double* w, std::size_t n) {
 float dot_f32(const float* x, const float* w, std::size_t n) { return row_dot(x, w, n); }
 float dot_u8(const std::uint8_t* x, const float* w, std::size_t n) { return row_dot(x, w, n); }
 
-template <class T>
-inline F16 row_lanes(const T* p);
-template <>
-inline F16 row_lanes(const float* p) {
-  return load<F16>(p);
+template <class V>
+inline V row_lanes(const float* p) {
+  return load<V>(p);
 }
-template <>
-inline F16 row_lanes(const std::uint8_t* p) {
+template <class V>
+inline V row_lanes(const std::uint8_t* p) {
   return widen(p);
 }
 
-// Columns are taken 64 at a time so that the running sums stay in registers.
+// sum_k r[k] row(slot[k]) over the columns of `width` vectors from column j on, in registers.
+template <int width, class V, class T>
+inline void combine_columns(const T* rows, std::size_t stride, const std::uint32_t* slot,
+                            const float* r, std::size_t count, std::size_t j, std::size_t end,
+                            double* out) {
+  constexpr std::size_t kLanes = sizeof(V) / sizeof(float);
+  for (std::size_t i = 0; i < count; i += 1024) {
+    const std::size_t stop = i + 1024 < count ? i + 1024 : count;
+    V sums[width] = {};
+    for (std::size_t k = i; k < stop; ++k) {
+      const T* x = rows + slot[k] * stride + j;
+      for (int v = 0; v < width; ++v) sums[v] += r[k] * row_lanes<V>(x + v * kLanes);
+    }
+    float part[width * kLanes];
+    __builtin_memcpy(part, sums, sizeof(part));
+    for (std::size_t l = 0; l < width * kLanes && j + l < end; ++l)
+      out[j + l] += static_cast<double>(part[l]);
+  }
+}
+// Rows are padded to 8 floats or 16 bytes: the last vector of a row may read its padding.
 template <class T>
 inline void combine(const T* rows, std::size_t stride, const std::uint32_t* slot, const float* r,
                     std::size_t count, std::size_t begin, std::size_t end, double* out) {
-  for (std::size_t j = begin; j < end; j += 64) {
-    const std::size_t lanes = end - j < 64 ? end - j : 64;
-    for (std::size_t i = 0; i < count; i += 1024) {
-      const std::size_t stop = i + 1024 < count ? i + 1024 : count;
-      float part[64] = {};
-      if (lanes == 64) {
-        F16 a = {}, b = {}, c = {}, d = {};
-        for (std::size_t k = i; k < stop; ++k) {
-          const T* x = rows + slot[k] * stride + j;
-          const F16 s = splat(r[k]);
-          a += s * row_lanes(x);
-          b += s * row_lanes(x + 16);
-          c += s * row_lanes(x + 32);
-          d += s * row_lanes(x + 48);
-        }
-        store(part, a);
-        store(part + 16, b);
-        store(part + 32, c);
-        store(part + 48, d);
-      } else {
-        for (std::size_t k = i; k < stop; ++k) {
-          const T* x = rows + slot[k] * stride + j;
-          for (std::size_t l = 0; l < lanes; ++l) part[l] += r[k] * static_cast<float>(x[l]);
-        }
-      }
-      for (std::size_t l = 0; l < lanes; ++l) out[j + l] += static_cast<double>(part[l]);
-    }
+  std::size_t j = begin;
+  for (; j + 64 <= end; j += 64) combine_columns<4, F16>(rows, stride, slot, r, count, j, end, out);
+  for (; j + 16 <= end; j += 16) combine_columns<1, F16>(rows, stride, slot, r, count, j, end, out);
+  if (j >= end) return;
+  if constexpr (sizeof(T) == 1) {
+    combine_columns<1, F16>(rows, stride, slot, r, count, j, end, out);
+  } else {
+    for (; j < end; j += 8) combine_columns<1, F8>(rows, stride, slot, r, count, j, end, out);
   }
 }
 void combine_f32(const float* rows, std::size_t stride, const std::uint32_t* slot, const float* r,
@@ -353,8 +352,20 @@ extern const Simd SILVA_JOIN(simd_, SILVA_ISA);
 const Simd SILVA_JOIN(simd_, SILVA_ISA) = {
 #define SILVA_QUOTE_(a) #a
 #define SILVA_QUOTE(a) SILVA_QUOTE_(a)
-    SILVA_QUOTE(SILVA_ISA), dot_f32, dot_u8,     combine_f32,  combine_u8, route_f32, route_u8,
-    route_f64,              dot,     add_scaled, add_weighted, moments,    logistic,  gram,
+    SILVA_QUOTE(SILVA_ISA),
+    dot_f32,
+    dot_u8,
+    combine_f32,
+    combine_u8,
+    route_f32,
+    route_u8,
+    route_f64,
+    dot,
+    add_scaled,
+    add_weighted,
+    moments,
+    logistic,
+    gram,
 };
 
 }  // namespace silva

@@ -115,8 +115,7 @@ class Starter {
       std::sort(plane.index.begin(), plane.index.end());
       plane.index.erase(std::unique(plane.index.begin(), plane.index.end()), plane.index.end());
     } else {
-      for (std::size_t j = 0; j < rows_.d; ++j)
-        plane.index.push_back(static_cast<std::int32_t>(j));
+      for (std::size_t j = 0; j < rows_.d; ++j) plane.index.push_back(static_cast<std::int32_t>(j));
     }
     for (std::size_t k = 0; k < plane.index.size(); ++k)
       plane.value.push_back(static_cast<float>(random.normal()));
@@ -128,10 +127,15 @@ class Starter {
     std::vector<float> sign(rows.size(), 0.0f);
     std::vector<char> high(rows.size(), 0), low(rows.size(), 0);
     if (!targets_.codes.empty()) {
+      std::vector<char> seen;
+      for (std::uint32_t i : rows) {
+        const auto code = static_cast<std::size_t>(targets_.codes[i]);
+        if (code >= seen.size()) seen.resize(code + 1, 0);
+        seen[code] = 1;
+      }
       std::vector<std::int32_t> present;
-      for (std::uint32_t i : rows) present.push_back(targets_.codes[i]);
-      std::sort(present.begin(), present.end());
-      present.erase(std::unique(present.begin(), present.end()), present.end());
+      for (std::size_t code = 0; code < seen.size(); ++code)
+        if (seen[code]) present.push_back(static_cast<std::int32_t>(code));
       if (present.size() < 2) return {};
       const std::size_t a = random.below(present.size());
       std::size_t b = random.below(present.size() - 1);

@@ -28,8 +28,11 @@ struct Structure {
   bool is_leaf(std::size_t node) const { return left[node] < 0; }
 };
 
+// Hyperplanes, one feature a node, or at each node whichever of the two has the lower objective.
+enum class SplitKind { kOblique, kAxis, kMixed };
+
 struct TaoOptions {
-  bool oblique = true;
+  SplitKind split = SplitKind::kOblique;
   double alpha = 1;
   LogisticOptions logistic;
   bool monotone = false;  // keep a node's update only if the objective does not rise
@@ -78,7 +81,7 @@ class Session final : public SessionBase {
         child_[2 * i + 1] = leaf ? static_cast<std::int32_t>(i) : structure_.right[i];
       }
       // Narrow rows in a large set: follow the order, or each visit jumps through memory.
-      copies_ = rows_->stride * sizeof(typename Rows::Value) <= 512 && n > 4096;
+      copies_ = rows_->stride * sizeof(typename Rows::Value) <= 1024 && n > 4096;
       if (copies_) local_ = rows_->data;
     }
     set_planes(std::move(planes));
@@ -169,7 +172,8 @@ class Session final : public SessionBase {
     std::vector<float> other_loss, weight, side;
     std::vector<std::uint32_t> slot;
     std::vector<char> right;
-    std::vector<float> spread;  // sparse rows: one plane written out
+    std::vector<float> spread;  // one plane written out: for sparse rows,
+    Aligned<float> dense;       // or for dense rows in storage units
   };
 
   void read_structure() {
@@ -209,7 +213,7 @@ class Session final : public SessionBase {
     return end_of(static_cast<std::size_t>(node)) - begin_of(static_cast<std::size_t>(node));
   }
   double node_penalty(const Plane& plane) const {
-    return options_.alpha * (options_.oblique ? plane.l1() : (plane.index.empty() ? 0.0 : 1.0));
+    return options_.alpha * plane.l1();  // an axis-aligned plane has the coefficient 1 or -1
   }
   View<Rows> view() const {
     if constexpr (Rows::kSparse)
@@ -220,15 +224,17 @@ class Session final : public SessionBase {
 
   void set_plane(std::size_t node, Plane plane) {
     if constexpr (!Rows::kSparse) {
-      float* row = weights_.data() + node * rows_->stride;
-      std::fill(row, row + rows_->stride, 0.0f);
-      for (std::size_t k = 0; k < plane.index.size(); ++k) {
-        const auto j = static_cast<std::size_t>(plane.index[k]);
-        row[j] = plane.value[k] * rows_->unit[j];
-      }
+      write_dense(plane, weights_.data() + node * rows_->stride);
       bias_[node] = plane.bias;
     }
     planes_[node] = std::move(plane);
+  }
+  void write_dense(const Plane& plane, float* row) const {
+    std::fill(row, row + rows_->stride, 0.0f);
+    for (std::size_t k = 0; k < plane.index.size(); ++k) {
+      const auto j = static_cast<std::size_t>(plane.index[k]);
+      row[j] = plane.value[k] * rows_->unit[j];
+    }
   }
 
   // Counting sort of the points by leaf; within a leaf in the order of the original rows, so that
@@ -320,31 +326,29 @@ class Session final : public SessionBase {
     for (std::int32_t j : plane.index) spread[static_cast<std::size_t>(j)] = 0;
   }
 
-  // Which points of [begin, end) the plane of `node` sends right.
-  void decide(std::size_t node, std::size_t begin, std::size_t end, char* right, Work& work) const {
-    const Plane& plane = planes_[node];
+  // use(score) with score(slot) = plane . row + bias.
+  template <class Use>
+  void with_scores(const Plane& plane, Work& work, Use&& use) const {
     if (plane.index.empty()) {
-      std::fill(right, right + (end - begin), plane.bias >= 0);
+      use([&](std::size_t) { return plane.bias; });
       return;
     }
     if constexpr (Rows::kSparse) {
       work.spread.resize(rows_->d, 0.0f);
       write_out(plane, work.spread);
-      for (std::size_t p = begin; p < end; ++p)
-        right[p - begin] = sparse_score(slot_[p], work.spread, plane.bias) >= 0;
+      use([&](std::size_t slot) { return sparse_score(slot, work.spread, plane.bias); });
       wipe(plane, work.spread);
     } else {
+      work.dense.resize(rows_->stride);
+      write_dense(plane, work.dense.data());
       const auto* data = view().data;
-      const float* w = weights_.data() + node * rows_->stride;
-      for (std::size_t p = begin; p < end; ++p) {
-        const auto* row = data + slot_[p] * rows_->stride;
-        float score;
+      const std::size_t stride = rows_->stride;
+      use([&](std::size_t slot) {
         if constexpr (sizeof(typename Rows::Value) == 1)
-          score = simd().dot_u8(row, w, rows_->stride);
+          return simd().dot_u8(data + slot * stride, work.dense.data(), stride) + plane.bias;
         else
-          score = simd().dot_f32(row, w, rows_->stride);
-        right[p - begin] = score + bias_[node] >= 0;
-      }
+          return simd().dot_f32(data + slot * stride, work.dense.data(), stride) + plane.bias;
+      });
     }
   }
 
@@ -383,50 +387,67 @@ class Session final : public SessionBase {
     if (work.slot.empty()) return;
 
     Plane plane;  // empty: every point to one side
-    if (prefers_left == 0 || prefers_right == 0)
+    if (prefers_left == 0 || prefers_right == 0) {
       plane.bias = prefers_right > 0 ? 1.0f : -1.0f;
-    else if (options_.oblique)
-      plane = work.solver.solve(view(), work.slot.data(), work.slot.size(), work.weight.data(),
-                                work.side.data(), from_current ? planes_[node] : Plane{},
-                                options_.logistic, team);
-    else
-      plane = best_axis_plane(work, prefers_right, prefers_left, team);
+    } else {
+      if (options_.split != SplitKind::kAxis)
+        plane = work.solver.solve(view(), work.slot.data(), work.slot.size(), work.weight.data(),
+                                  work.side.data(), from_current ? planes_[node] : Plane{},
+                                  options_.logistic, team);
+      if (options_.split != SplitKind::kOblique)
+        plane = better_on_axis(std::move(plane), prefers_right, prefers_left, work, team);
+    }
     accept(node, std::move(plane), begin, end, middle, work, team);
   }
 
-  Plane best_axis_plane(Work& work, double prefers_right, double prefers_left, Team& team) const {
+  // The best axis-aligned plane, or no split at all, where that has a lower objective than
+  // `plane`. Among axis-aligned trees, the only alternative to a split is none.
+  Plane better_on_axis(Plane plane, double prefers_right, double prefers_left, Work& work,
+                       Team& team) const {
     for (std::size_t i = 0; i < work.weight.size(); ++i)
       if (work.side[i] == 0) work.weight[i] = -work.weight[i];
     const double total = prefers_right - prefers_left;
+    double kept = std::max(0.0, total);
+    if (options_.split == SplitKind::kAxis)
+      plane.bias = total > 0 ? 1.0f : -1.0f;
+    else
+      kept = sent_right(plane, work) - options_.alpha * plane.l1();
     const AxisSplit split = best_axis_split(view(), work.slot.data(), work.weight.data(),
                                             work.slot.size(), total, team);
-    Plane plane;
-    if (split.feature >= 0 && split.kept - options_.alpha > std::max(0.0, total)) {
-      plane.index = {split.feature};
-      plane.value = {split.coefficient};
-      plane.bias = split.bias;
-    } else {
-      plane.bias = total > 0 ? 1.0f : -1.0f;
-    }
+    if (split.feature < 0 || split.kept - options_.alpha <= kept) return plane;
+    plane.index = {split.feature};
+    plane.value = {split.coefficient};
+    plane.bias = split.bias;
     return plane;
   }
+  // Sum of the preferences (work.weight) that a plane sends right.
+  double sent_right(const Plane& plane, Work& work) const {
+    double total = 0;
+    with_scores(plane, work, [&](auto&& score) {
+      for (std::size_t i = 0; i < work.slot.size(); ++i)
+        if (score(work.slot[i]) >= 0) total += static_cast<double>(work.weight[i]);
+    });
+    return total;
+  }
 
-  void accept(std::size_t node, Plane plane, std::size_t begin, std::size_t end,
-              std::size_t middle, Work& work, Team& team) {
+  void accept(std::size_t node, Plane plane, std::size_t begin, std::size_t end, std::size_t middle,
+              Work& work, Team& team) {
     const std::size_t count = end - begin;
     Plane before = planes_[node];
     set_plane(node, std::move(plane));
     work.right.resize(count);
     for_pieces(team, count, kPiece, [&](std::size_t from, std::size_t to, int worker) {
       auto& mine = &team == &team_ ? work_[static_cast<std::size_t>(worker)] : work;
-      decide(node, begin + from, begin + to, work.right.data() + from, mine);
+      with_scores(planes_[node], mine, [&](auto&& score) {
+        for (std::size_t i = from; i < to; ++i) work.right[i] = score(slot_[begin + i]) >= 0;
+      });
     });
     if (options_.monotone) {
       double change = node_penalty(planes_[node]) - node_penalty(before);
       for (std::size_t i = 0; i < count; ++i)
         if ((work.right[i] != 0) != (begin + i >= middle))
-          change += static_cast<double>(work.other_loss[i]) -
-                    static_cast<double>(own_loss_[begin + i]);
+          change +=
+              static_cast<double>(work.other_loss[i]) - static_cast<double>(own_loss_[begin + i]);
       if (change > 0) {
         set_plane(node, std::move(before));
         return;
@@ -453,9 +474,9 @@ class Session final : public SessionBase {
   std::vector<std::vector<std::int32_t>> level_;
   std::vector<std::int32_t> leaf_rank_, first_leaf_, last_leaf_;
 
-  std::vector<std::uint32_t> order_;     // position -> original row
-  std::vector<std::uint32_t> slot_;      // position -> storage
-  std::vector<std::int32_t> own_;        // position -> leaf
+  std::vector<std::uint32_t> order_;  // position -> original row
+  std::vector<std::uint32_t> slot_;   // position -> storage
+  std::vector<std::int32_t> own_;     // position -> leaf
   std::vector<float> own_loss_;
   std::vector<std::size_t> leaf_start_;  // leaf -> first position
   Aligned<typename Rows::Value> local_;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from silva.tree import Array
 
@@ -56,3 +56,10 @@ class Linear:
 
 
 Leaves = ClassShares | Mean | Linear
+
+
+def take_rows(leaves: Leaves, rows: Array) -> Leaves:
+    """Return the same problem on some of the rows."""
+    if isinstance(leaves, ClassShares):
+        return replace(leaves, codes=leaves.codes[rows])
+    return replace(leaves, targets=leaves.targets[rows])

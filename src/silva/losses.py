@@ -36,6 +36,17 @@ def log_table(counts: Array) -> Array:
     return np.asarray(-np.log((counts + 1 / len(counts)) / (counts.sum() + 1)))
 
 
+def total_class_loss(counts: Array, loss: str) -> Array:
+    """Return the loss of all rows of each node, from their class counts (nodes, classes)."""
+    weight = counts.sum(axis=1)
+    if loss == "misclassification":
+        return np.asarray(weight - counts.max(axis=1))
+    if loss == "squared":
+        return np.asarray(weight - (counts**2).sum(axis=1) / np.maximum(weight, 1e-300))
+    smooth = (counts + 1 / counts.shape[1]) / (weight + 1)[:, None]
+    return np.asarray(-(counts * np.log(smooth)).sum(axis=1))
+
+
 CLASS_LOSSES: dict[str, Callable[[Array], Array]] = {
     "misclassification": misclassification_table,
     "squared": squared_table,

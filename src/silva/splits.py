@@ -21,11 +21,15 @@ class Oblique:
         Price of half the squared norm; keeps nearly separable node problems from running off.
     newton_steps : int
         Steps per visit. The tree around the node moves too, so a few are enough.
+    or_axis : bool
+        Also try the best single feature and take it where the objective (weighted 0/1 loss plus
+        penalty) is lower: a hyperplane by logistic regression cannot be sharp in a skewed column.
     """
 
     alpha: float
     l2: float = 0.0
     newton_steps: int = 2
+    or_axis: bool = False
 
 
 @dataclass(frozen=True)

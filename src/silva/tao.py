@@ -23,9 +23,10 @@ import numpy as np
 
 from silva.grow import from_planes, to_planes
 from silva.kernels import Kernels, Matrix, Planes, Rows, Session
-from silva.leaves import Leaves
+from silva.leaves import Leaves, Linear
+from silva.pruning import prune_costly, prune_dead
 from silva.splits import Split
-from silva.tree import Array, Tree, node_totals, prune_dead
+from silva.tree import Array, Tree, node_totals
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,14 @@ def optimise(
         Positive: a line of progress per pass.
     """
     session = kernels.session(
-        rows, start.left, start.right, to_planes(start, rows), leaves, weight, split, monotone,
+        rows,
+        start.left,
+        start.right,
+        to_planes(start, rows),
+        leaves,
+        weight,
+        split,
+        monotone,
         n_threads,
     )
     history: list[Iteration] = []
@@ -147,7 +155,7 @@ def optimise(
             stacklevel=2,
         )
     last = from_planes(start.left, start.right, session.planes(), rows)
-    tree, leaf = _finish(kernels, X, rows, session, start, best, weight, n_threads)
+    tree, leaf = _finish(kernels, X, rows, session, start, best, leaves, split, weight, n_threads)
     return Optimised(tree, leaf, last, history)
 
 
@@ -175,6 +183,8 @@ def _finish(
     session: Session,
     start: Tree,
     best: Planes,
+    leaves: Leaves,
+    split: Split,
     weight: Array,
     n_threads: int,
 ) -> tuple[Tree, Array]:
@@ -184,9 +194,7 @@ def _finish(
     in the user's units, and the answers must be those of the rows that really arrive.
     """
     tree = from_planes(start.left, start.right, best, rows)
-    arrived = kernels.route(
-        X, tree.left, tree.right, tree.coefficients, tree.threshold, n_threads
-    )
+    arrived = kernels.route(X, tree.left, tree.right, tree.coefficients, tree.threshold, n_threads)
     session.set_planes(best)
     session.assign(arrived)
     session.fit_leaves()
@@ -202,10 +210,15 @@ def _finish(
     leaf = tree.leaf_index[arrived]
     reached = np.bincount(leaf, weight, minlength=n_leaves)
     tree = tree.with_leaves(values, node_totals(tree, reached), slopes, bounds)
-    pruned = prune_dead(tree)
-    renumber = np.full(n_leaves, -1)
-    renumber[reached > 0] = np.arange(pruned.n_leaves)
-    return pruned, renumber[leaf]
+    if isinstance(leaves, Linear):
+        pruned = prune_dead(tree)
+        moved = np.full(n_leaves, -1)
+        moved[reached > 0] = np.arange(pruned.n_leaves)
+    else:
+        norms = np.add.reduceat(np.append(np.abs(best.value), 0), best.begin[:-1])
+        norms[np.diff(best.begin) == 0] = 0
+        pruned, moved = prune_costly(tree, leaves, split.alpha * norms)
+    return pruned, moved[leaf]
 
 
 def rescale_answers(tree: Tree, centre: Array, scale: float) -> Tree:

@@ -110,8 +110,10 @@ class Tree:
         the answer of a leaf, as seed 002 counts them, except that it leaves out the thresholds of
         oblique nodes.
         """
-        leaves = self.values.size if self.slopes is None else (
-            self.values.size + np.count_nonzero(self.slopes)
+        leaves = (
+            self.values.size
+            if self.slopes is None
+            else (self.values.size + np.count_nonzero(self.slopes))
         )
         return int(self.coefficients.nnz + np.count_nonzero(~self.is_leaf) + leaves)
 
@@ -142,49 +144,6 @@ class Tree:
             slopes=slopes,
             bounds=bounds,
         )
-
-
-def prune_dead(tree: Tree) -> Tree:
-    """Return the tree without the branches that no training weight reaches.
-
-    A decision node with one live child gives its place to that child, so every training row is
-    answered as before.
-    """
-    alive = tree.weight > 0
-    if alive.all():
-        return tree
-    stands_for = np.arange(tree.n_nodes)
-    for node in np.flatnonzero(~tree.is_leaf)[::-1]:
-        left, right = tree.left[node], tree.right[node]
-        if not alive[left] or not alive[right]:
-            stands_for[node] = stands_for[left if alive[left] else right]
-    kept: list[int] = []
-    stack = [int(stands_for[0])]
-    while stack:  # depth first, left before right
-        node = stack.pop()
-        kept.append(node)
-        if tree.left[node] >= 0:
-            stack += [int(stands_for[tree.right[node]]), int(stands_for[tree.left[node]])]
-    order = np.array(kept)
-    place = np.full(tree.n_nodes, -1, np.int32)
-    place[order] = np.arange(len(order), dtype=np.int32)
-
-    def moved(child: Array) -> Array:
-        old = child[order]
-        return np.where(old >= 0, place[stands_for[old]], -1).astype(np.int32)
-
-    leaves = tree.leaf_index[order]
-    leaves = leaves[leaves >= 0]
-    return Tree(
-        left=moved(tree.left),
-        right=moved(tree.right),
-        coefficients=sparse.csr_array(tree.coefficients[order]),
-        threshold=tree.threshold[order],
-        values=tree.values[leaves],
-        weight=tree.weight[order],
-        slopes=None if tree.slopes is None else tree.slopes[leaves],
-        bounds=None if tree.bounds is None else tree.bounds[:, leaves],
-    )
 
 
 def node_totals(tree: Tree, leaf_totals: Array) -> Array:

@@ -1,12 +1,11 @@
-"""Checks of constructor arguments: each error names the argument, what was seen, what is expected."""
+"""Checks of constructor arguments: errors name the argument, what was seen, what is expected."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
-
-import numpy as np
 
 
 def check_integer(name: str, value: Any, least: int) -> int:
@@ -22,9 +21,10 @@ def check_number(name: str, value: Any, least: float = 0.0) -> float:
     """Return `value` as a finite float, or raise."""
     if not isinstance(value, Real) or isinstance(value, bool):
         raise TypeError(f"{name} must be a number, got {value!r}")
-    if not np.isfinite(value) or value < least:
+    number = float(value)
+    if not math.isfinite(number) or number < least:
         raise ValueError(f"{name} must be finite and at least {least:g}, got {value!r}")
-    return float(value)
+    return number
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from scipy import sparse
 
@@ -16,7 +16,7 @@ from silva.leaves import Leaves
 from silva.splits import Split
 from silva.tree import Array
 
-Matrix = Array | sparse.csr_array
+Matrix: TypeAlias = Any  # an array or a CSR array: scipy has no types to tell them apart
 
 TABLES = {"cpu": "silva.kernels.cpu", "reference": "silva.kernels.reference"}
 

@@ -1,8 +1,9 @@
 """The compiled core as a kernel table: arrays are typed here and go to C++ as they are.
 
-Inner scaling. The L1 penalty must not depend on units, so each column is divided by its range
-(largest absolute value when sparse) before the optimiser sees it. The range, not the deviation:
-a pixel that is almost always zero has a tiny deviation and would explode.
+Inner scaling. The L1 penalty must not depend on units, so each column is divided by a width of its
+own before the optimiser sees it: the geometric mean of its range and four deviations (its largest
+absolute value when sparse). The range alone is ruined by one outlier; the deviation alone makes a
+pixel that is almost always zero explode. Measured over 33 tables, Letter and MNIST.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ def prepare(X: Matrix, n_threads: int) -> Rows:
         scale[scale == 0] = 1
         store = _core.sparse_rows(X.indptr, X.indices, X.data, X.shape[1], scale)
     else:
-        minimum, maximum, mean, _ = _core.column_statistics(X)
-        scale = maximum - minimum
+        minimum, maximum, mean, deviation = _core.column_statistics(X)
+        scale = np.sqrt((maximum - minimum) * 4 * deviation)
         scale[scale == 0] = 1
         store = _core.dense_rows(X, minimum, maximum, mean, scale, n_threads)
     return Rows(store, store.centre(), scale, X.shape[0])
@@ -76,23 +77,37 @@ class Session:
         self.update_level = core.update_level
 
     def assign(self, leaf_node: Array) -> None:
+        """Put every row into a given leaf node."""
         self._core.assign(leaf_node)
 
     def penalty(self) -> float:
+        """Price of the decision nodes."""
         return float(self._core.penalty)
 
     def n_nonzeros(self) -> int:
+        """Coefficients in use."""
         return int(self._core.nonzeros)
 
     def planes(self) -> Planes:
+        """Return the current planes."""
         return Planes(*self._core.planes())
 
     def set_planes(self, planes: Planes) -> None:
+        """Put planes in place of the current ones."""
         self._core.set_planes(planes.begin, planes.index, planes.value, planes.bias)
 
     def answers(self) -> LeafAnswers:
+        """Return the current answers of the leaves."""
         values, slopes, bounds = self._core.leaf_values()
         return LeafAnswers(values, slopes if slopes.size else None, bounds if bounds.size else None)
+
+
+def _split_arguments(split: Split) -> tuple[str, float, float, int]:
+    """Return kind, alpha, l2 and Newton steps."""
+    if isinstance(split, Oblique):
+        kind = "mixed" if split.or_axis else "oblique"
+        return kind, split.alpha, split.l2, split.newton_steps
+    return "axis", split.alpha, 0.0, 1
 
 
 def session(
@@ -108,15 +123,7 @@ def session(
 ) -> Session:
     """Open a session on a tree given in scaled units."""
     tree = (left, right, planes.begin, planes.index, planes.value, planes.bias)
-    oblique = isinstance(split, Oblique)
-    nodes = (
-        oblique,
-        split.alpha,
-        split.l2 if isinstance(split, Oblique) else 0.0,
-        split.newton_steps if isinstance(split, Oblique) else 1,
-        monotone,
-        n_threads,
-    )
+    nodes = (*_split_arguments(split), monotone, n_threads)
     if isinstance(leaves, ClassShares):
         core = _core.class_session(
             rows.store, *tree, leaves.codes, leaves.class_begin, weight, leaves.loss, *nodes
@@ -124,9 +131,7 @@ def session(
     else:
         linear = isinstance(leaves, Linear)
         ridge = leaves.ridge if isinstance(leaves, Linear) else 0.0
-        core = _core.value_session(
-            rows.store, *tree, leaves.targets, weight, linear, ridge, *nodes
-        )
+        core = _core.value_session(rows.store, *tree, leaves.targets, weight, linear, ridge, *nodes)
     return Session(core)
 
 

@@ -1,0 +1,414 @@
+"""What TAO estimators share: from the user's arguments and rows to a fitted tree."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+
+from silva.estimators.columns import Columns, encode, fit_columns
+from silva.estimators.parameters import check_choice, check_integer, check_number
+from silva.estimators.selection import Settings, Trial, folds, search
+from silva.grow import from_sklearn, random_start
+from silva.kernels import Kernels, Matrix, Rows, select
+from silva.leaves import ClassShares, Leaves, Linear, take_rows
+from silva.pruning import shrink
+from silva.splits import Axis, Oblique, Split
+from silva.tao import Callback, Iteration, Optimised, optimise
+from silva.tree import Array, Tree, answer, node_totals
+
+DIRECTIONS = {"class_means": "means", "target_means": "means", "random": "gaussian"}
+SPLITS = ("oblique", "mixed", "axis")
+ALPHAS = (0.03, 0.1, 0.3, 1.0, 3.0)
+L2 = (0.1, 1.0)  # in units of alpha; the first is used where nothing is searched
+LEAF_ROWS, DEEPEST = 16, 12  # a first tree keeps about this many rows in a leaf
+
+
+class TAOTree(BaseEstimator):
+    """Base of `TAOTreeClassifier` and `TAOTreeRegressor`."""
+
+    _inits: tuple[str, ...]
+    _last_tree: Tree  # unpruned, for a warm start
+    history_: list[Iteration]
+
+    def __init__(
+        self,
+        *,
+        split: str,
+        leaf: str,
+        max_depth: int | str,
+        alpha: float | str,
+        l2: float | str,
+        shrinkage: float | str,
+        max_iter: int,
+        tol: float,
+        init: Any,
+        monotone: bool,
+        missing: str,
+        max_categories: int,
+        warm_start: bool,
+        n_jobs: int | None,
+        random_state: Any,
+        device: str,
+        verbose: int,
+    ) -> None:
+        self.split = split
+        self.leaf = leaf
+        self.max_depth = max_depth
+        self.alpha = alpha
+        self.l2 = l2
+        self.shrinkage = shrinkage
+        self.max_iter = max_iter
+        self.tol = tol
+        self.init = init
+        self.monotone = monotone
+        self.missing = missing
+        self.max_categories = max_categories
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing == "fill"
+        tags.target_tags.multi_output = True
+        return tags
+
+    # ---- fitting --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _depths(self) -> tuple[int, ...]:
+        """Return depths to try, relative to what the number of rows allows."""
+
+    @abstractmethod
+    def _shrinkages(self) -> tuple[float, ...]:
+        """Return strengths of shrinkage to try; the first is used where nothing is searched."""
+
+    @abstractmethod
+    def _read_targets(self, y: Any, weight: Array) -> tuple[Leaves, Array]:
+        """Check y; return the leaf problem and the weights times the class weights."""
+
+    @abstractmethod
+    def _greedy_tree(self, max_depth: int) -> Any:
+        """Return an unfitted scikit-learn tree to start from."""
+
+    @abstractmethod
+    def _greedy_targets(self, leaves: Leaves) -> Array:
+        """Return the targets of that tree."""
+
+    @abstractmethod
+    def _held_out_loss(self, answers: Array, leaves: Leaves, weight: Array) -> float:
+        """Return the mean loss of answers to rows that a tree was not fitted to."""
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, callback: Callback | None = None
+    ) -> Self:
+        """Fit the tree.
+
+        Parameters
+        ----------
+        X : array, CSR matrix or frame of shape (rows, features)
+            Missing values and the categories of frames are encoded inside.
+        y : array of shape (rows,) or (rows, outputs)
+            Targets.
+        sample_weight : array of shape (rows,), optional
+            Non-negative weights; a weight of 2 counts as two rows.
+        callback : callable, optional
+            Called after each iteration with a `silva.tao.Iteration`; a true answer stops.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters()
+        kernels = select(self.device)
+        X, columns = fit_columns(self, X, missing=self.missing, max_categories=self.max_categories)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        leaves, weight = self._read_targets(y, weight)
+        if not weight.any():
+            raise ValueError("sample_weight must have a positive entry, got all zeros")
+        if not weight.all():  # rows without weight must not move a median
+            X, leaves, weight = X[weight > 0], take_rows(leaves, weight > 0), weight[weight > 0]
+
+        resumed = self.warm_start and hasattr(self, "_last_tree")
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        if not resumed:
+            self._settings, self.trials_ = self._choose(kernels, X, leaves, weight, seed)
+        given = self._last_tree if resumed else _given_tree(self.init)
+        if given is not None and given.n_features != X.shape[1]:
+            raise ValueError(
+                f"init is a tree over {given.n_features} columns, X has {X.shape[1]} "
+                "(categories and missing values encoded): fit both on the same columns"
+            )
+        rows = kernels.prepare(X, self._n_threads)
+        result = self._fit_one(
+            kernels, X, rows, leaves, weight, self._settings, given, seed, callback, self.verbose
+        )
+        self._keep(result, X, rows, weight, columns, resumed)
+        return self
+
+    def _check_parameters(self) -> None:
+        check_choice("split", self.split, ["auto", *SPLITS])
+        check_choice("leaf", self.leaf, ["constant", "linear"])
+        if self.max_depth != "auto":
+            check_integer("max_depth", self.max_depth, 0)
+        if self.alpha != "auto":
+            check_number("alpha", self.alpha)
+        if self.shrinkage != "auto":
+            check_number("shrinkage", self.shrinkage)
+        if self.l2 != "auto":
+            check_number("l2", self.l2)
+        check_integer("max_iter", self.max_iter, 0)
+        check_number("tol", self.tol)
+        check_choice("missing", self.missing, ["fill", "error"])
+        check_integer("max_categories", self.max_categories, 2)
+        if isinstance(self.init, str):
+            check_choice("init", self.init, self._inits)
+
+    @property
+    def _n_threads(self) -> int:
+        return int(effective_n_jobs(self.n_jobs))
+
+    def _choose(
+        self, kernels: Kernels, X: Matrix, leaves: Leaves, weight: Array, seed: int
+    ) -> tuple[Settings, list[Trial]]:
+        """Settle what was left open: by a search if `alpha` is open, else by plain defaults."""
+        open_depth = self.max_depth == "auto" and _given_tree(self.init) is None
+        steps = (
+            ("alpha", self.alpha, ALPHAS),
+            ("depth", self.max_depth if open_depth else 0, self._depths()),
+            ("shrinkage", self.shrinkage, self._shrinkages()),
+            ("l2", self.l2, L2),
+            ("split", self.split, SPLITS[:2]),
+        )
+        grid = [(name, values) for name, given, values in steps if given == "auto"]
+        grid += [step for step in grid if step[0] in ("alpha", "shrinkage")]
+        start = Settings(
+            split=SPLITS[0] if self.split == "auto" else self.split,
+            alpha=0.1 if self.alpha == "auto" else float(self.alpha),
+            depth=0 if self.max_depth == "auto" else int(self.max_depth),
+            shrinkage=self._shrinkages()[0] if self.shrinkage == "auto" else float(self.shrinkage),
+            l2=L2[0] if self.l2 == "auto" else float(self.l2),
+        )
+        trials: list[Trial] = []
+        n_rows = X.shape[0]
+        if self.alpha == "auto" and n_rows >= 20:
+            trials = self._search(kernels, X, leaves, weight, start, grid, open_depth, seed)
+            start = trials[0].settings
+        if open_depth:
+            start = replace(start, depth=_depth(n_rows, start.depth))
+        return start, trials
+
+    def _search(
+        self,
+        kernels: Kernels,
+        X: Matrix,
+        leaves: Leaves,
+        weight: Array,
+        start: Settings,
+        grid: list[tuple[str, Any]],
+        open_depth: bool,
+        seed: int,
+    ) -> list[Trial]:
+        strata = leaves.codes[:, 0] if isinstance(leaves, ClassShares) else None
+        parts = []
+        for train, held_out in folds(X.shape[0], X.shape[1], strata, seed):
+            rows = kernels.prepare(X[train], self._n_threads)
+            parts.append((train, held_out, rows))
+        fitted: dict[tuple[Settings, int], Tree] = {}
+
+        def evaluate(settings: Settings) -> tuple[float, ...]:
+            losses = []
+            for fold, (train, held_out, rows) in enumerate(parts):
+                fit = settings
+                if open_depth:
+                    fit = replace(settings, depth=_depth(len(train), settings.depth))
+                # Shrinking constant leaves needs no new fit.
+                key = (fit if self.leaf == "linear" else replace(fit, shrinkage=0.0), fold)
+                if key not in fitted:
+                    fitted[key] = self._fit_one(
+                        kernels, X[train], rows, take_rows(leaves, train), weight[train], key[0],
+                        _given_tree(self.init), seed, None, 0,
+                    ).tree  # fmt: skip
+                tree = fitted[key] if self.leaf == "linear" else shrink(fitted[key], fit.shrinkage)
+                leaf = _leaf_numbers(kernels, tree, X[held_out], self._n_threads)
+                answers = answer(tree, leaf, X[held_out])
+                losses.append(
+                    self._held_out_loss(answers, take_rows(leaves, held_out), weight[held_out])
+                )
+            return tuple(losses)
+
+        return search(start, grid, evaluate)
+
+    def _fit_one(
+        self,
+        kernels: Kernels,
+        X: Matrix,
+        rows: Rows,
+        leaves: Leaves,
+        weight: Array,
+        settings: Settings,
+        given: Tree | None,
+        seed: int,
+        callback: Callback | None,
+        verbose: int,
+    ) -> Optimised:
+        """Fit one tree with everything settled."""
+        if isinstance(leaves, Linear):
+            leaves = replace(leaves, ridge=settings.shrinkage)
+        split: Split = Axis(settings.alpha)
+        if settings.split != "axis":
+            split = Oblique(
+                settings.alpha, settings.l2 * settings.alpha, or_axis=settings.split == "mixed"
+            )
+        start, keep = given, True
+        if start is None:
+            start, keep = self._first_tree(kernels, X, rows, leaves, weight, settings, seed)
+        result = optimise(
+            kernels, X, rows, start, leaves, split, weight.astype(np.float32),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            monotone=self.monotone,
+            keep_start=keep,
+            n_threads=self._n_threads,
+            callback=callback,
+            verbose=verbose,
+        )  # fmt: skip
+        return replace(result, tree=shrink(result.tree, settings.shrinkage))
+
+    def _first_tree(
+        self,
+        kernels: Kernels,
+        X: Matrix,
+        rows: Rows,
+        leaves: Leaves,
+        weight: Array,
+        settings: Settings,
+        seed: int,
+    ) -> tuple[Tree, bool]:
+        """Return a tree to start from, and whether its hyperplanes are worth keeping."""
+        init = self.init
+        if init == "auto":
+            init = "cart" if settings.split == "axis" else self._inits[1]
+        if init == "cart":
+            model = self._greedy_tree(settings.depth).set_params(random_state=seed)
+            return from_sklearn(model.fit(X, self._greedy_targets(leaves), weight)), True
+        direction = "axis" if settings.split == "axis" else DIRECTIONS[init]
+        return random_start(kernels, rows, leaves, direction, settings.depth, seed), False
+
+    def _keep(
+        self,
+        result: Optimised,
+        X: Matrix,
+        rows: Rows,
+        weight: Array,
+        columns: Columns,
+        resumed: bool,
+    ) -> None:
+        earlier: list[Iteration] = self.history_ if resumed else []
+        self.tree_ = result.tree
+        self._last_tree = result.last
+        self.columns_ = columns
+        self.history_ = [*earlier, *result.history]
+        self.n_iter_ = max(sum(step.number > 0 for step in self.history_), 1)
+        self.split_ = self._settings.split
+        self.alpha_ = self._settings.alpha
+        self.shrinkage_ = self._settings.shrinkage
+        share = _importances(result.tree, result.leaf, X, rows, weight)
+        self.feature_importances_ = np.bincount(
+            columns.source, share, minlength=self.n_features_in_
+        )
+
+    # ---- reading the fitted tree ----------------------------------------------------------------
+
+    def _encode(self, X: Any) -> Matrix:
+        check_is_fitted(self)
+        return encode(self, X, self.columns_)
+
+    def _leaf_numbers(self, X: Matrix) -> Array:
+        return _leaf_numbers(select(self.device), self.tree_, X, self._n_threads)
+
+    def _answers(self, X: Any) -> Array:
+        X = self._encode(X)
+        return answer(self.tree_, self._leaf_numbers(X), X)
+
+    def apply(self, X: Any) -> Array:
+        """Return the node number of the leaf that each row reaches."""
+        X = self._encode(X)
+        return np.asarray(self.tree_.leaf_nodes[self._leaf_numbers(X)])
+
+    def decision_path(self, X: Any) -> sparse.csr_array:
+        """Return the row-by-node indicator of the nodes that each row passes."""
+        X = self._encode(X)
+        return sparse.csr_array(self.tree_.ancestors()[self._leaf_numbers(X)])
+
+    def get_depth(self) -> int:
+        """Return the number of decisions on the longest way down."""
+        check_is_fitted(self)
+        return self.tree_.depth
+
+    def get_n_leaves(self) -> int:
+        """Return the number of leaves."""
+        check_is_fitted(self)
+        return self.tree_.n_leaves
+
+
+def _depth(n_rows: int, relative: int) -> int:
+    """Return the depth that leaves a dozen rows or so in a leaf, and so many levels more."""
+    allowed = int(np.clip(np.log2(max(n_rows, 2) / LEAF_ROWS), 1, DEEPEST))
+    return max(allowed + relative, 1)
+
+
+def _leaf_numbers(kernels: Kernels, tree: Tree, X: Matrix, n_threads: int) -> Array:
+    nodes = kernels.route(X, tree.left, tree.right, tree.coefficients, tree.threshold, n_threads)
+    return np.asarray(tree.leaf_index[nodes])
+
+
+def _given_tree(init: Any) -> Tree | None:
+    """Return the tree that `init` is or holds; None if it names a way to make one."""
+    if isinstance(init, str):
+        return None
+    if isinstance(init, DecisionTreeClassifier | DecisionTreeRegressor):
+        check_is_fitted(init)
+        return from_sklearn(init)
+    tree = getattr(init, "tree_", init)
+    if not isinstance(tree, Tree):
+        raise TypeError(
+            "init must be a string, a silva Tree or a fitted tree estimator, "
+            f"got {type(init).__name__}"
+        )
+    return tree
+
+
+def _importances(tree: Tree, leaf: Array, X: Matrix, rows: Rows, weight: Array) -> Array:
+    """Return the share of each encoded column in the decrease of impurity, summing to one.
+
+    A split of weights a and b with mean answers u and v lowers the impurity (Gini, variance) by
+    ab/(a + b)·|u - v|². An oblique node divides it among its columns by |coefficient|·scale.
+    """
+    answers = answer(tree, leaf, X)
+    sums = np.stack([
+        np.bincount(leaf, weight * column, minlength=tree.n_leaves) for column in answers.T
+    ], axis=1)  # fmt: skip
+    total, mass = node_totals(tree, sums), tree.weight
+    mean = total / mass[:, None]
+    node = np.flatnonzero(~tree.is_leaf)
+    left, right = tree.left[node], tree.right[node]
+    gap = ((mean[left] - mean[right]) ** 2).sum(axis=1)
+    decrease = np.zeros(tree.n_nodes)
+    decrease[node] = mass[left] * mass[right] / mass[node] * gap
+    strength = abs(tree.coefficients).multiply(rows.scale).tocsr()
+    strength = strength / np.maximum(strength.sum(axis=1), 1e-300)[:, None]
+    share = np.asarray(decrease @ strength).ravel()
+    return np.asarray(share / share.sum() if share.sum() > 0 else share)

@@ -4,8 +4,8 @@
 (MNIST, official split), 20 iterations, mean ± standard deviation over the seeds. The penalties
 alpha and l2 are chosen once for each set, with seed 0 and the class means as start, on a fifth of
 the training rows: the lowest validation error among the trees that keep to the allowed number of
-parameters (10000 and 30000). CART has its depth chosen on the same rows. The published rows are from "Improved
-Multiclass AdaBoost Using Sparse Oblique Decision Trees".
+parameters (10000 and 30000). CART has its depth chosen on the same rows. The published rows are
+from "Improved Multiclass AdaBoost Using Sparse Oblique Decision Trees".
 """
 
 from __future__ import annotations

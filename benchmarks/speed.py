@@ -4,9 +4,9 @@ Both systems begin at the same random hyperplanes and make the same number of it
 depth, one after the other in one run, on one thread. Each has the penalty that gives it the lowest
 error on a fifth of the training rows with 5 iterations (alpha, and l2 for ours). Figures are means
 over the starts, ours first, then the reference's; a ratio above 1 means that ours is faster. The
-reference is `benchmarks/liblinear_tao.py`: routing by one matrix product a level, reduced sets by sorting,
-liblinear called directly with a tolerance of 0.01. Features lie in [0, 1] except in the generated
-set: one million rows, 18 features, two overlapping classes with a curved border.
+reference is `benchmarks/liblinear_tao.py`: routing by one matrix product a level, reduced sets by
+sorting, liblinear called directly with a tolerance of 0.01. Features lie in [0, 1] except in the
+generated set: one million rows, 18 features, two overlapping classes with a curved border.
 """
 
 from __future__ import annotations

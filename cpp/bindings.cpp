@@ -269,7 +269,8 @@ nb::tuple node_problem(const RowStore& store, In<float> weight, In<float> side, 
             }
             const AxisSplit split =
                 best_axis_split(view, slot.data(), preference.data(), slot.size(), total, team);
-            if (split.feature >= 0) {
+            plane.bias = total > 0 ? 1.0f : -1.0f;
+            if (split.feature >= 0 && split.kept - l1 > std::max(0.0, total)) {
               plane.index = {split.feature};
               plane.value = {split.coefficient};
               plane.bias = split.bias;

@@ -16,12 +16,14 @@ class LeafModel {
   virtual ~LeafModel() = default;
   // Takes the targets into the order of positions: position p holds original row order[p].
   virtual void reorder(const std::vector<std::uint32_t>& order) = 0;
-  // Refits every leaf; leaf l holds positions [start[l], start[l + 1]). An empty leaf keeps what
-  // it has.
+  // Refits every leaf; leaf l holds positions [start[l], start[l + 1]). An empty leaf answers for
+  // all rows, so that the answers depend on the partition alone, not on how it was reached.
   virtual void fit(const std::vector<std::size_t>& start, Team& team) = 0;
   // Weighted loss of position begin + i in leaf[i].
   virtual void losses(std::size_t begin, std::size_t end, const std::int32_t* leaf,
                       float* out) const = 0;
+  // What the objective charges for the answers themselves.
+  virtual double penalty() const { return 0; }
   virtual std::size_t outputs() const = 0;
   // (leaves, outputs); linear models append their slopes through `slopes` and `bounds`.
   virtual std::vector<double> values() const = 0;
@@ -46,9 +48,10 @@ class ClassLeaves final : public LeafModel {
         classes_(static_cast<std::size_t>(class_begin_.back())),
         shares_(leaves * classes_),
         table_(leaves * classes_) {
-    std::vector<double> total(classes_, 0.0);
-    for (std::size_t i = 0; i < weight_.size(); ++i) count(codes_.data(), weight_.data(), i, total);
-    for (std::size_t l = 0; l < leaves; ++l) answer(l, total);
+    overall_.assign(classes_, 0.0);
+    for (std::size_t i = 0; i < weight_.size(); ++i)
+      count(codes_.data(), weight_.data(), i, overall_);
+    for (std::size_t l = 0; l < leaves; ++l) answer(l, overall_);
     placed_codes_ = codes_;
     placed_weight_ = weight_;
   }
@@ -64,11 +67,10 @@ class ClassLeaves final : public LeafModel {
     for_pieces(team, start.size() - 1, 64, [&](std::size_t begin, std::size_t end, int) {
       std::vector<double> total(classes_);
       for (std::size_t l = begin; l < end; ++l) {
-        if (start[l] == start[l + 1]) continue;
         std::fill(total.begin(), total.end(), 0.0);
         for (std::size_t p = start[l]; p < start[l + 1]; ++p)
           count(placed_codes_.data(), placed_weight_.data(), p, total);
-        answer(l, total);
+        answer(l, start[l] < start[l + 1] ? total : overall_);
       }
     });
   }
@@ -125,7 +127,7 @@ class ClassLeaves final : public LeafModel {
   std::vector<std::int32_t> class_begin_;
   ClassLoss loss_;
   std::size_t targets_, classes_;
-  std::vector<double> shares_;
+  std::vector<double> shares_, overall_;
   std::vector<float> table_;
   std::vector<std::int32_t> placed_codes_;
   std::vector<float> placed_weight_;
@@ -163,21 +165,20 @@ class MeanLeaves final : public LeafModel {
  public:
   MeanLeaves(Targets targets, std::size_t leaves)
       : targets_(std::move(targets)), mean_(leaves * targets_.outputs) {
-    const std::size_t points = targets_.weight.size();
-    for (std::size_t l = 0; l < leaves; ++l) {
-      if (l == 0)
-        average(0, 0, points);
-      else
-        std::copy_n(mean_.begin(), targets_.outputs,
-                    mean_.begin() + static_cast<std::ptrdiff_t>(l * targets_.outputs));
-    }
+    average(0, 0, targets_.weight.size());
+    overall_.assign(mean_.begin(), mean_.begin() + static_cast<std::ptrdiff_t>(targets_.outputs));
+    for (std::size_t l = 0; l < leaves; ++l) answer_for_all(l);
   }
 
   void reorder(const std::vector<std::uint32_t>& order) override { targets_.reorder(order); }
   void fit(const std::vector<std::size_t>& start, Team& team) override {
     for_pieces(team, start.size() - 1, 64, [&](std::size_t begin, std::size_t end, int) {
-      for (std::size_t l = begin; l < end; ++l)
-        if (start[l] < start[l + 1]) average(l, start[l], start[l + 1]);
+      for (std::size_t l = begin; l < end; ++l) {
+        if (start[l] < start[l + 1])
+          average(l, start[l], start[l + 1]);
+        else
+          answer_for_all(l);
+      }
     });
   }
   void losses(std::size_t begin, std::size_t end, const std::int32_t* leaf,
@@ -198,6 +199,10 @@ class MeanLeaves final : public LeafModel {
   std::vector<double> values() const override { return mean_; }
 
  private:
+  void answer_for_all(std::size_t leaf) {
+    std::copy(overall_.begin(), overall_.end(),
+              mean_.begin() + static_cast<std::ptrdiff_t>(leaf * targets_.outputs));
+  }
   void average(std::size_t leaf, std::size_t begin, std::size_t end) {
     const std::size_t k = targets_.outputs;
     std::vector<double> sum(k, 0.0);
@@ -212,7 +217,7 @@ class MeanLeaves final : public LeafModel {
   }
 
   Targets targets_;
-  std::vector<double> mean_;
+  std::vector<double> mean_, overall_;
 };
 
 }  // namespace silva

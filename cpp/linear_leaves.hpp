@@ -3,8 +3,9 @@
 //   min over S, s0   sum_i weight_i |y_i - S x_i - s0|^2 + ridge |S|^2      (scaled units)
 //
 // Each leaf keeps its summary statistics (sums of x x', x y'); between two fits only the rows that
-// moved are added and taken away, which is most of the work saved once the tree settles. An answer
-// is clipped to what the leaf's own rows span: a line says nothing outside of them.
+// moved are added and taken away, which is most of the work saved once the tree settles. Each leaf
+// also reports the span of its targets, to which predictions are clipped: a line says nothing
+// outside of the rows it was drawn through.
 #pragma once
 
 #include "leaves.hpp"
@@ -50,8 +51,8 @@ class LinearLeaves final : public LeafModel {
         where_(targets_.weight.size(), -1) {
     order_.resize(targets_.weight.size());
     for (std::size_t i = 0; i < order_.size(); ++i) order_[i] = static_cast<std::uint32_t>(i);
-    // Before the first fit every leaf answers the mean of all rows.
     const std::size_t k = targets_.outputs;
+    overall_.resize(k);
     for (std::size_t o = 0; o < k; ++o) {
       double sum = 0, total = 0;
       for (std::size_t i = 0; i < targets_.weight.size(); ++i) {
@@ -59,11 +60,9 @@ class LinearLeaves final : public LeafModel {
                static_cast<double>(targets_.value[i * k + o]);
         total += static_cast<double>(targets_.weight[i]);
       }
-      for (std::size_t l = 0; l < leaves; ++l) {
-        slope(l, o)[rows.d] = static_cast<float>(sum / total);
-        lower(l)[o] = upper(l)[o] = static_cast<float>(sum / total);
-      }
+      overall_[o] = static_cast<float>(sum / total);
     }
+    for (std::size_t l = 0; l < leaves; ++l) answer_for_all(l);
   }
 
   void reorder(const std::vector<std::uint32_t>& order) override {
@@ -83,7 +82,10 @@ class LinearLeaves final : public LeafModel {
       }
     team.run(leaves, [&](std::size_t l, int) {
       update_statistics(l, start[l], start[l + 1], leavers[l]);
-      if (start[l] < start[l + 1]) solve(l, start[l], start[l + 1]);
+      if (start[l] < start[l + 1])
+        solve(l, start[l], start[l + 1]);
+      else
+        answer_for_all(l);
     });
     for (std::size_t l = 0; l < leaves; ++l)
       for (std::size_t p = start[l]; p < start[l + 1]; ++p)
@@ -99,13 +101,20 @@ class LinearLeaves final : public LeafModel {
       const auto l = static_cast<std::size_t>(leaf[p - begin]);
       float total = 0;
       for (std::size_t o = 0; o < k; ++o) {
-        const float answer =
-            std::clamp(simd().dot_f32(x.data(), slope(l, o), row_size_), lower(l)[o], upper(l)[o]);
+        const float answer = simd().dot_f32(x.data(), slope(l, o), row_size_);
         const float error = targets_.value[p * k + o] - answer;
         total += error * error;
       }
       out[p - begin] = targets_.weight[p] * total;
     }
+  }
+  double penalty() const override {
+    double total = 0;
+    for (std::size_t l = 0; l < gram_.size(); ++l)
+      for (std::size_t o = 0; o < targets_.outputs; ++o)
+        for (std::size_t i = 0; i + 1 < width_; ++i)
+          total += static_cast<double>(slope(l, o)[i]) * static_cast<double>(slope(l, o)[i]);
+    return ridge_ * total;
   }
   std::size_t outputs() const override { return targets_.outputs; }
   std::vector<double> values() const override {
@@ -142,6 +151,12 @@ class LinearLeaves final : public LeafModel {
   const float* lower(std::size_t l) const { return bound_.data() + l * targets_.outputs; }
   const float* upper(std::size_t l) const {
     return bound_.data() + (gram_.size() + l) * targets_.outputs;
+  }
+  void answer_for_all(std::size_t l) {
+    for (std::size_t o = 0; o < targets_.outputs; ++o) {
+      std::fill(slope(l, o), slope(l, o) + row_size_, 0.0f);
+      slope(l, o)[width_ - 1] = lower(l)[o] = upper(l)[o] = overall_[o];
+    }
   }
   void row(std::size_t original, float* x) const {
     expand(view_, original, x);
@@ -202,7 +217,7 @@ class LinearLeaves final : public LeafModel {
   std::size_t row_size_;
   std::vector<std::vector<double>> gram_, cross_;
   Aligned<float> slope_;
-  std::vector<float> bound_;
+  std::vector<float> bound_, overall_;
   std::vector<std::int32_t> where_;  // leaf of each original row at the last fit
   std::vector<std::uint32_t> order_;
 };

@@ -96,23 +96,28 @@ ColumnStatistics column_statistics(const Real* x, std::size_t n, std::size_t d) 
   s.maximum.assign(d, -std::numeric_limits<double>::infinity());
   s.mean.assign(d, 0);
   s.deviation.assign(d, 0);
-  // Moments around the first row: no cancellation where a column is far from zero.
-  std::vector<double> first(d), one(d, 0.0), two(d, 0.0);
-  for (std::size_t j = 0; j < d; ++j) first[j] = static_cast<double>(x[j]);
-  for (std::size_t i = 0; i < n; ++i) {
-    const Real* row = x + i * d;
+  for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = 0; j < d; ++j) {
-      const double v = static_cast<double>(row[j]), c = v - first[j];
+      const double v = static_cast<double>(x[i * d + j]);
       s.minimum[j] = v < s.minimum[j] ? v : s.minimum[j];
       s.maximum[j] = v > s.maximum[j] ? v : s.maximum[j];
-      one[j] += c;
-      two[j] += c * c;
     }
+  // Moments of the column taken to [0, 1]: nothing cancels, overflows or vanishes.
+  std::vector<double> width(d), one(d, 0.0), two(d, 0.0);
+  for (std::size_t j = 0; j < d; ++j) {
+    const double range = s.maximum[j] - s.minimum[j];
+    width[j] = range > 0 ? range : 1.0;
   }
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t j = 0; j < d; ++j) {
+      const double v = (static_cast<double>(x[i * d + j]) - s.minimum[j]) / width[j];
+      one[j] += v;
+      two[j] += v * v;
+    }
   for (std::size_t j = 0; j < d; ++j) {
     const double m = one[j] / static_cast<double>(n);
-    s.mean[j] = first[j] + m;
-    s.deviation[j] = std::sqrt(std::max(0.0, two[j] / static_cast<double>(n) - m * m));
+    s.mean[j] = s.minimum[j] + width[j] * m;
+    s.deviation[j] = width[j] * std::sqrt(std::max(0.0, two[j] / static_cast<double>(n) - m * m));
   }
   return s;
 }
@@ -124,7 +129,7 @@ template <class Real>
 std::vector<double> byte_grid(const Real* x, std::size_t n, std::size_t d,
                               const std::vector<double>& minimum,
                               const std::vector<double>& maximum) {
-  constexpr double kTolerance = 1e-3;
+  constexpr double kTolerance = 5e-5;  // k/255 in float32 is off by a third of this
   std::vector<double> step(d), inverse(d);
   const auto set_step = [&](std::size_t j, double a) {
     const double range = maximum[j] - minimum[j];  // a whole number of steps: sharpens a

@@ -98,7 +98,7 @@ class Session final : public SessionBase {
   }
 
   double penalty() const override {
-    double total = 0;
+    double total = leaves_->penalty();
     for (std::size_t i = 0; i < planes_.size(); ++i)
       if (!structure_.is_leaf(i)) total += node_penalty(planes_[i]);
     return total;
@@ -213,7 +213,9 @@ class Session final : public SessionBase {
     return end_of(static_cast<std::size_t>(node)) - begin_of(static_cast<std::size_t>(node));
   }
   double node_penalty(const Plane& plane) const {
-    return options_.alpha * plane.l1();  // an axis-aligned plane has the coefficient 1 or -1
+    // One feature: its coefficient is 1 or -1, or whatever a given tree wrote.
+    if (options_.split == SplitKind::kAxis) return plane.index.empty() ? 0.0 : options_.alpha;
+    return options_.alpha * plane.l1();
   }
   View<Rows> view() const {
     if constexpr (Rows::kSparse)

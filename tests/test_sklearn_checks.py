@@ -8,7 +8,7 @@ ESTIMATORS = [
     TAOTreeClassifier(),
     TAOTreeClassifier(split="axis"),
     TAOTreeClassifier(leaf="linear"),
-    TAOTreeClassifier(alpha=0.1, max_depth=2, loss="log", class_weight="balanced"),
+    TAOTreeClassifier(alpha=0.1, max_depth=2, split="oblique", loss="log"),
     TAOTreeClassifier(alpha=0.1, max_depth=2, split="axis", loss="squared", missing="error"),
     TAOTreeRegressor(),
     TAOTreeRegressor(split="axis"),

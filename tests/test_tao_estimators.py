@@ -603,16 +603,19 @@ CHANGES = {
 
 @SPLITS
 @LEAVES
-@pytest.mark.parametrize("init", ["auto", "cart", "random"])
+@pytest.mark.parametrize("init", ["auto", "cart", "random", "given"])
 @pytest.mark.parametrize("change", list(CHANGES))
 def test_units_of_the_columns_do_not_matter(diabetes, iris, split, leaf, init, change):
     factor, shift = CHANGES[change]
     for Model, (X, y) in ((classifier, iris), (regressor, diabetes)):
         other = X.copy()
         other[:, 2] = factor * other[:, 2] + shift
-        options = {"split": split, "leaf": leaf, "init": init, "max_iter": 4}
-        one = Model(**options).fit(X, y)
-        two = Model(**options).fit(other, y)
+        models = []
+        for rows in (X, other):
+            greedy = DecisionTreeRegressor(max_depth=3, random_state=0).fit(rows, y)
+            start = greedy if init == "given" else init
+            models.append(Model(split=split, leaf=leaf, init=start, max_iter=4).fit(rows, y))
+        one, two = models
         assert (one.apply(X) == two.apply(other)).mean() == 1
         assert_allclose(one.predict(X), two.predict(other), rtol=1e-3)
         assert_allclose(one.feature_importances_, two.feature_importances_, atol=1e-3)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from silva.kernels import Kernels, Planes, Rows
+from silva.kernels import Kernels, Matrix, Planes, Rows
 from silva.leaves import Leaves
 from silva.tree import Array, Tree
 
@@ -49,6 +50,26 @@ def random_start(
     """Draw hyperplanes (see `Kernels.grow_start`), each cutting its rows in half."""
     left, right, planes = kernels.grow_start(rows, leaves, direction, max_depth, 2, seed)
     return from_planes(left, right, planes, rows)
+
+
+def greedy_start(model: Any, X: Matrix, rows: Rows, targets: Array, weight: Array) -> Tree:
+    """Fit a scikit-learn decision tree to the scaled rows; return it in the user's units.
+
+    scikit-learn's trees read float32: columns far from zero, or very large or small, would lose
+    their digits unscaled.
+    """
+    if sparse.issparse(X):
+        scaled = sparse.csr_array(X @ sparse.diags_array(1 / rows.scale))
+        scaled.indices = scaled.indices.astype(np.int32)  # scikit-learn reads no others
+        scaled.indptr = scaled.indptr.astype(np.int32)
+    else:
+        scaled = ((X - rows.centre) / rows.scale).astype(np.float32)
+    tree = from_sklearn(model.fit(scaled, targets, weight))
+    coefficients = tree.coefficients @ sparse.diags_array(1 / rows.scale)
+    shift = tree.coefficients @ (rows.centre / rows.scale)
+    return replace(
+        tree, coefficients=sparse.csr_array(coefficients), threshold=tree.threshold + shift
+    )
 
 
 def from_sklearn(model: Any) -> Tree:

@@ -32,7 +32,7 @@ class Mean:
 
     Attributes
     ----------
-    targets : float32 array of shape (rows, outputs)
+    targets : float64 array of shape (rows, outputs)
     """
 
     targets: Array
@@ -42,11 +42,11 @@ class Mean:
 class Linear:
     """Ridge regression on the rows of each leaf, squared error.
 
-    An answer is clipped to what the leaf's own rows span.
+    Predictions are clipped to what the leaf's own rows span.
 
     Attributes
     ----------
-    targets : float32 array of shape (rows, outputs)
+    targets : float64 array of shape (rows, outputs)
     ridge : float
         Price of the squared slopes, in scaled units.
     """

@@ -121,6 +121,7 @@ def _rebuild(tree: Tree, collapse: Array, node_values: Array) -> tuple[Tree, Arr
     linear = tree.leaf_index[live_leaves]
     planes = sparse.diags_array((~ends).astype(np.float64)) @ tree.coefficients[order]
     planes.eliminate_zeros()
+    planes.sort_indices()
     smaller = Tree(
         left=moved(tree.left),
         right=moved(tree.right),

@@ -23,9 +23,9 @@ import numpy as np
 
 from silva.grow import from_planes, to_planes
 from silva.kernels import Kernels, Matrix, Planes, Rows, Session
-from silva.leaves import Leaves, Linear
+from silva.leaves import Leaves, Linear, Mean
 from silva.pruning import prune_costly, prune_dead
-from silva.splits import Split
+from silva.splits import Axis, Split
 from silva.tree import Array, Tree, node_totals
 
 
@@ -61,12 +61,27 @@ PATIENCE = 3  # passes without progress before `tol` stops the loop
 
 @dataclass(frozen=True, eq=False)
 class Optimised:
-    """The best tree pruned, the leaf of each row in it, the last tree whole, and the passes."""
+    """What came of an optimisation.
+
+    Attributes
+    ----------
+    tree : Tree
+        The best tree, pruned.
+    leaf : int array of shape (rows,)
+        Leaf of each row in it.
+    best, last : Tree
+        The best tree before pruning and the last one, to go on from.
+    history : list of Iteration
+    interrupted : bool
+        Whether Ctrl-C ended it.
+    """
 
     tree: Tree
     leaf: Array
+    best: Tree
     last: Tree
     history: list[Iteration]
+    interrupted: bool
 
 
 def optimise(
@@ -82,6 +97,7 @@ def optimise(
     tol: float,
     monotone: bool = False,
     keep_start: bool = False,
+    incumbent: Tree | None = None,
     n_threads: int = 1,
     callback: Callback | None = None,
     verbose: int = 0,
@@ -108,6 +124,8 @@ def optimise(
         Never let E rise.
     keep_start : bool
         The start is worth keeping: node problems begin at its hyperplanes. A random one is not.
+    incumbent : Tree, optional
+        The best tree of an earlier run, of the same shape as `start`; kept unless beaten.
     callback : callable, optional
         Called with each `Iteration`; a true answer stops.
     verbose : int
@@ -127,6 +145,13 @@ def optimise(
     history: list[Iteration] = []
     best: Planes = session.planes()
     lowest = np.inf
+    if incumbent is not None:
+        best = to_planes(incumbent, rows)
+        session.set_planes(best)
+        session.route()
+        lowest = session.fit_leaves() + session.penalty()
+        session.set_planes(to_planes(start, rows))
+    interrupted = False
     try:
         for number in range(max_iter + 1):
             began = time.perf_counter()
@@ -148,6 +173,7 @@ def optimise(
             if _has_settled(history, tol):
                 break
     except KeyboardInterrupt:
+        interrupted = True
         warnings.warn(
             f"interrupted after {max(len(history) - 1, 0)} of {max_iter} iterations: "
             "the best tree so far is kept",
@@ -155,8 +181,9 @@ def optimise(
             stacklevel=2,
         )
     last = from_planes(start.left, start.right, session.planes(), rows)
+    whole = from_planes(start.left, start.right, best, rows)
     tree, leaf = _finish(kernels, X, rows, session, start, best, leaves, split, weight, n_threads)
-    return Optimised(tree, leaf, last, history)
+    return Optimised(tree, leaf, whole, last, history, interrupted)
 
 
 def _has_settled(history: list[Iteration], tol: float) -> bool:
@@ -209,6 +236,9 @@ def _finish(
         bounds = answers.bounds.reshape(2, n_leaves, -1)
     leaf = tree.leaf_index[arrived]
     reached = np.bincount(leaf, weight, minlength=n_leaves)
+    if isinstance(leaves, Mean):  # once more in double precision
+        sums = [np.bincount(leaf, weight * t, minlength=n_leaves) for t in leaves.targets.T]
+        values = np.stack(sums, axis=1) / np.maximum(reached, 1e-300)[:, None]
     tree = tree.with_leaves(values, node_totals(tree, reached), slopes, bounds)
     if isinstance(leaves, Linear):
         pruned = prune_dead(tree)
@@ -217,6 +247,8 @@ def _finish(
     else:
         norms = np.add.reduceat(np.append(np.abs(best.value), 0), best.begin[:-1])
         norms[np.diff(best.begin) == 0] = 0
+        if isinstance(split, Axis):
+            norms = np.sign(norms)
         pruned, moved = prune_costly(tree, leaves, split.alpha * norms)
     return pruned, moved[leaf]
 

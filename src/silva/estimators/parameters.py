@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 
 def check_integer(name: str, value: Any, least: int) -> int:
     """Return `value` as an int, or raise."""
@@ -25,6 +27,13 @@ def check_number(name: str, value: Any, least: float = 0.0) -> float:
     if not math.isfinite(number) or number < least:
         raise ValueError(f"{name} must be finite and at least {least:g}, got {value!r}")
     return number
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return `value` if it is a truth value, or raise."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ of guessing.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -70,18 +71,25 @@ def search(
     grid : sequence of (name, values)
         Settings to vary, in this order; a name may come twice.
     evaluate : callable
-        Held-out losses of a candidate.
+        Held-out losses of a candidate. Ctrl-C in it ends the search with what is known.
     """
-    trials = [Trial(start, evaluate(start))]
-    best = trials[0]
-    for name, values in grid:
-        for value in values:
-            candidate = replace(best.settings, **{name: value})
-            if any(trial.settings == candidate for trial in trials):
-                continue
-            trials.append(Trial(candidate, evaluate(candidate)))
-        best = min(trials, key=lambda trial: trial.loss)
-    return sorted(trials, key=lambda trial: trial.loss)
+    best = Trial(start, (np.inf,))
+    trials: list[Trial] = []
+    try:
+        for name, values in [("split", [start.split]), *grid]:
+            for value in values:
+                candidate = replace(best.settings, **{name: value})
+                if all(trial.settings != candidate for trial in trials):
+                    trials.append(Trial(candidate, evaluate(candidate)))
+            best = min(trials, key=lambda trial: trial.loss)
+    except KeyboardInterrupt:
+        warnings.warn(
+            f"the search for settings was interrupted after {len(trials)} candidates: "
+            "the best so far is taken",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return sorted(trials, key=lambda trial: trial.loss) or [best]
 
 
 def folds(

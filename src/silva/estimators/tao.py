@@ -152,9 +152,8 @@ class TAOTreeClassifier(ClassifierMixin, TAOTree):
 
     def _read_targets(self, y: Any, weight: Array) -> tuple[Leaves, Array]:
         y = check_array(
-            y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y",
-            ensure_min_samples=0,
-        )  # fmt: skip
+            require_targets(y), ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0
+        )
         check_lengths(y, weight)
         check_classification_targets(y)
         y2 = y if y.ndim == 2 else y[:, None]
@@ -167,8 +166,13 @@ class TAOTreeClassifier(ClassifierMixin, TAOTree):
         codes = np.stack([code for _, code in pairs], axis=1) + begin[:-1]
         if self.class_weight is not None:
             weight = weight * compute_sample_weight(self.class_weight, y)
+            if not np.isfinite(weight).all() or (weight < 0).any():
+                raise ValueError(
+                    "class_weight must give finite weights that are not negative, "
+                    f"got {self.class_weight!r}"
+                )
         if self.leaf == "linear":
-            indicators = np.zeros((len(codes), begin[-1]), np.float32)
+            indicators = np.zeros((len(codes), begin[-1]))
             indicators[np.arange(len(codes))[:, None], codes] = 1
             return Linear(indicators), weight
         codes = np.ascontiguousarray(codes, dtype=np.int32)
@@ -316,17 +320,21 @@ class TAOTreeRegressor(RegressorMixin, TAOTree):
         )  # fmt: skip
 
     def _read_targets(self, y: Any, weight: Array) -> tuple[Leaves, Array]:
-        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y", ensure_min_samples=0)
+        y = check_array(
+            require_targets(y), ensure_2d=False, dtype=np.float64, input_name="y",
+            ensure_min_samples=0,
+        )  # fmt: skip
         check_lengths(y, weight)
         self._flat = y.ndim == 1
         y = y[:, None] if y.ndim == 1 else y
         self.n_outputs_ = y.shape[1]
         # One unit for all outputs: alpha means the same for a target in metres or millimetres.
         total = weight.sum() if weight.any() else 1.0
-        self._centre = weight @ y / total
-        spread = np.sqrt(weight @ ((y - self._centre) ** 2) / total)
-        self._unit = float(np.sqrt(np.mean(spread**2))) or 1.0
-        targets = np.ascontiguousarray((y - self._centre) / self._unit, dtype=np.float32)
+        self._centre = weight / total @ y
+        size = float(np.abs(y - self._centre).max(initial=0.0)) or 1.0  # squares stay in range
+        spread = weight / total @ ((y - self._centre) / size) ** 2
+        self._unit = size * float(np.sqrt(np.mean(spread))) or 1.0
+        targets = np.ascontiguousarray((y - self._centre) / self._unit)
         return (Linear(targets) if self.leaf == "linear" else Mean(targets)), weight
 
     def _greedy_tree(self, max_depth: int) -> Any:
@@ -364,6 +372,13 @@ class TAOTreeRegressor(RegressorMixin, TAOTree):
         """Return the answer of each row's leaf."""
         answers = self._answers(X)
         return answers[:, 0] if self._flat else answers
+
+
+def require_targets(y: Any) -> Any:
+    """Return y, or raise where it was forgotten."""
+    if y is None:
+        raise ValueError("the estimator requires y to be passed, but the target y is None")
+    return y
 
 
 def check_lengths(y: Array, weight: Array) -> None:

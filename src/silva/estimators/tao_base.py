@@ -15,9 +15,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from silva.estimators.columns import Columns, encode, fit_columns
-from silva.estimators.parameters import check_choice, check_integer, check_number
+from silva.estimators.parameters import check_choice, check_flag, check_integer, check_number
 from silva.estimators.selection import Settings, Trial, folds, search
-from silva.grow import from_sklearn, random_start
+from silva.grow import from_sklearn, greedy_start, random_start
 from silva.kernels import Kernels, Matrix, Rows, select
 from silva.leaves import ClassShares, Leaves, Linear, take_rows
 from silva.pruning import shrink
@@ -29,6 +29,7 @@ DIRECTIONS = {"class_means": "means", "target_means": "means", "random": "gaussi
 SPLITS = ("oblique", "mixed", "axis")
 ALPHAS = (0.03, 0.1, 0.3, 1.0, 3.0)
 L2 = (0.1, 1.0)  # in units of alpha; the first is used where nothing is searched
+LINEAR_COLUMNS = 2000
 LEAF_ROWS, DEEPEST = 16, 12  # a first tree keeps about this many rows in a leaf
 
 
@@ -36,7 +37,8 @@ class TAOTree(BaseEstimator):
     """Base of `TAOTreeClassifier` and `TAOTreeRegressor`."""
 
     _inits: tuple[str, ...]
-    _last_tree: Tree  # unpruned, for a warm start
+    _best_tree: Tree  # the best and the last tree unpruned, for a warm start
+    _last_tree: Tree
     history_: list[Iteration]
 
     def __init__(
@@ -138,23 +140,32 @@ class TAOTree(BaseEstimator):
         leaves, weight = self._read_targets(y, weight)
         if not weight.any():
             raise ValueError("sample_weight must have a positive entry, got all zeros")
+        largest, smallest = weight.max(), weight[weight > 0].min()
+        if largest > 1e30 or smallest < 1e-30:
+            raise ValueError(
+                "sample_weight (times class_weight) must be zero or between 1e-30 and 1e30, got "
+                f"{smallest:g} to {largest:g}: multiply it by a constant"
+            )
         if not weight.all():  # rows without weight must not move a median
             X, leaves, weight = X[weight > 0], take_rows(leaves, weight > 0), weight[weight > 0]
 
         resumed = self.warm_start and hasattr(self, "_last_tree")
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        if not resumed:
-            self._settings, self.trials_ = self._choose(kernels, X, leaves, weight, seed)
         given = self._last_tree if resumed else _given_tree(self.init)
         if given is not None and given.n_features != X.shape[1]:
             raise ValueError(
                 f"init is a tree over {given.n_features} columns, X has {X.shape[1]} "
                 "(categories and missing values encoded): fit both on the same columns"
             )
+        self._check_linear_leaves(X.shape[1])
+        if not resumed:
+            self._settings, self.trials_ = self._choose(kernels, X, leaves, weight, seed)
         rows = kernels.prepare(X, self._n_threads)
+        incumbent = self._best_tree if resumed else None
         result = self._fit_one(
-            kernels, X, rows, leaves, weight, self._settings, given, seed, callback, self.verbose
-        )
+            kernels, X, rows, leaves, weight, self._settings, given, incumbent, seed, callback,
+            self.verbose,
+        )  # fmt: skip
         self._keep(result, X, rows, weight, columns, resumed)
         return self
 
@@ -169,12 +180,25 @@ class TAOTree(BaseEstimator):
             check_number("shrinkage", self.shrinkage)
         if self.l2 != "auto":
             check_number("l2", self.l2)
+        check_flag("monotone", self.monotone)
+        check_flag("warm_start", self.warm_start)
+        if self.n_jobs is not None:
+            check_integer("n_jobs", self.n_jobs, -(2**31))
+        if not isinstance(self.verbose, bool):
+            check_integer("verbose", self.verbose, 0)
         check_integer("max_iter", self.max_iter, 0)
         check_number("tol", self.tol)
         check_choice("missing", self.missing, ["fill", "error"])
         check_integer("max_categories", self.max_categories, 2)
         if isinstance(self.init, str):
             check_choice("init", self.init, self._inits)
+
+    def _check_linear_leaves(self, n_columns: int) -> None:
+        if self.leaf == "linear" and n_columns > LINEAR_COLUMNS:
+            raise ValueError(
+                f"leaf='linear' keeps a matrix of columns by columns for each leaf and takes at "
+                f"most {LINEAR_COLUMNS} columns, got {n_columns}: use leaf='constant'"
+            )
 
     @property
     def _n_threads(self) -> int:
@@ -183,7 +207,10 @@ class TAOTree(BaseEstimator):
     def _choose(
         self, kernels: Kernels, X: Matrix, leaves: Leaves, weight: Array, seed: int
     ) -> tuple[Settings, list[Trial]]:
-        """Settle what was left open: by a search if `alpha` is open, else by plain defaults."""
+        """Settle what was left open: by a search if `alpha` is open, else by plain defaults.
+
+        Targets that are all alike need no decision and get none.
+        """
         open_depth = self.max_depth == "auto" and _given_tree(self.init) is None
         steps = (
             ("alpha", self.alpha, ALPHAS),
@@ -203,6 +230,9 @@ class TAOTree(BaseEstimator):
         )
         trials: list[Trial] = []
         n_rows = X.shape[0]
+        targets = leaves.codes if isinstance(leaves, ClassShares) else leaves.targets
+        if (targets == targets[0]).all():
+            return replace(start, depth=0), trials
         if self.alpha == "auto" and n_rows >= 20:
             trials = self._search(kernels, X, leaves, weight, start, grid, open_depth, seed)
             start = trials[0].settings
@@ -237,10 +267,13 @@ class TAOTree(BaseEstimator):
                 # Shrinking constant leaves needs no new fit.
                 key = (fit if self.leaf == "linear" else replace(fit, shrinkage=0.0), fold)
                 if key not in fitted:
-                    fitted[key] = self._fit_one(
+                    result = self._fit_one(
                         kernels, X[train], rows, take_rows(leaves, train), weight[train], key[0],
-                        _given_tree(self.init), seed, None, 0,
-                    ).tree  # fmt: skip
+                        _given_tree(self.init), None, seed, None, 0,
+                    )  # fmt: skip
+                    if result.interrupted:
+                        raise KeyboardInterrupt
+                    fitted[key] = result.tree
                 tree = fitted[key] if self.leaf == "linear" else shrink(fitted[key], fit.shrinkage)
                 leaf = _leaf_numbers(kernels, tree, X[held_out], self._n_threads)
                 answers = answer(tree, leaf, X[held_out])
@@ -260,6 +293,7 @@ class TAOTree(BaseEstimator):
         weight: Array,
         settings: Settings,
         given: Tree | None,
+        incumbent: Tree | None,
         seed: int,
         callback: Callback | None,
         verbose: int,
@@ -281,6 +315,7 @@ class TAOTree(BaseEstimator):
             tol=self.tol,
             monotone=self.monotone,
             keep_start=keep,
+            incumbent=incumbent,
             n_threads=self._n_threads,
             callback=callback,
             verbose=verbose,
@@ -301,10 +336,10 @@ class TAOTree(BaseEstimator):
         init = self.init
         if init == "auto":
             init = "cart" if settings.split == "axis" else self._inits[1]
-        if init == "cart":
+        if init == "cart" and settings.depth > 0:
             model = self._greedy_tree(settings.depth).set_params(random_state=seed)
-            return from_sklearn(model.fit(X, self._greedy_targets(leaves), weight)), True
-        direction = "axis" if settings.split == "axis" else DIRECTIONS[init]
+            return greedy_start(model, X, rows, self._greedy_targets(leaves), weight), True
+        direction = "axis" if settings.split == "axis" else DIRECTIONS.get(init, "means")
         return random_start(kernels, rows, leaves, direction, settings.depth, seed), False
 
     def _keep(
@@ -318,7 +353,7 @@ class TAOTree(BaseEstimator):
     ) -> None:
         earlier: list[Iteration] = self.history_ if resumed else []
         self.tree_ = result.tree
-        self._last_tree = result.last
+        self._best_tree, self._last_tree = result.best, result.last
         self.columns_ = columns
         self.history_ = [*earlier, *result.history]
         self.n_iter_ = max(sum(step.number > 0 for step in self.history_), 1)

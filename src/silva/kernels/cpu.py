@@ -39,7 +39,7 @@ def prepare(X: Matrix, n_threads: int) -> Rows:
         store = _core.sparse_rows(X.indptr, X.indices, X.data, X.shape[1], scale)
     else:
         minimum, maximum, mean, deviation = _core.column_statistics(X)
-        scale = np.sqrt((maximum - minimum) * 4 * deviation)
+        scale = np.sqrt(maximum - minimum) * np.sqrt(4 * deviation)
         scale[scale == 0] = 1
         store = _core.dense_rows(X, minimum, maximum, mean, scale, n_threads)
     return Rows(store, store.centre(), scale, X.shape[0])
@@ -59,7 +59,7 @@ def grow_start(
         codes = np.ascontiguousarray(leaves.codes[:, 0])
         values = np.empty((0, 1), np.float32)
     else:
-        codes, values = np.empty(0, np.int32), leaves.targets
+        codes, values = np.empty(0, np.int32), leaves.targets.astype(np.float32)
     left, right, planes = _core.grow_start(
         rows.store, codes, values, direction, max_depth, min_rows, seed
     )
@@ -131,7 +131,9 @@ def session(
     else:
         linear = isinstance(leaves, Linear)
         ridge = leaves.ridge if isinstance(leaves, Linear) else 0.0
-        core = _core.value_session(rows.store, *tree, leaves.targets, weight, linear, ridge, *nodes)
+        core = _core.value_session(
+            rows.store, *tree, leaves.targets.astype(np.float32), weight, linear, ridge, *nodes
+        )
     return Session(core)
 
 

@@ -44,7 +44,9 @@ def prepare(X: Matrix, n_threads: int) -> Rows:
         centre, scale = np.zeros(X.shape[1]), abs(dense).max(axis=0)
     else:
         dense = np.asarray(X, dtype=np.float64)
-        centre, scale = dense.mean(axis=0), np.sqrt(np.ptp(dense, axis=0) * 4 * dense.std(axis=0))
+        low, width = dense.min(axis=0), np.ptp(dense, axis=0)
+        share = (dense - low) / np.where(width > 0, width, 1)  # of the range: nothing overflows
+        centre, scale = low + width * share.mean(axis=0), width * np.sqrt(4 * share.std(axis=0))
     scale[scale == 0] = 1
     return Rows((dense - centre) / scale, centre, scale, len(dense))
 

@@ -17,11 +17,29 @@ struct AxisSplit {
   float coefficient = 0, bias = 0;
 };
 
+// What the points of a node prefer: the sum of their preferences, and a difference too small to
+// tell two splits apart. Ties are common, and rounding must not decide them: the first one wins.
+struct Preferences {
+  double total = 0;
+  double tie = 0;
+
+  static Preferences of(const float* preference, std::size_t count) {
+    Preferences result;
+    for (std::size_t i = 0; i < count; ++i) {
+      result.total += static_cast<double>(preference[i]);
+      result.tie += 1e-6 * std::fabs(static_cast<double>(preference[i]));
+    }
+    return result;
+  }
+};
+
 // Scans the values of one column in ascending order: `step(value, preference)` may be called with
 // equal values in a row. Right is value >= threshold, or the reverse direction.
 class AxisScan {
  public:
-  AxisScan(std::int32_t feature, double total) : total_(total) { best_.feature = feature; }
+  AxisScan(std::int32_t feature, const Preferences& all) : total_(all.total), tie_(all.tie) {
+    best_.feature = feature;
+  }
 
   void step(float value, double preference) {
     if (seen_ && value != last_) {
@@ -38,24 +56,25 @@ class AxisScan {
 
  private:
   void offer(double kept, float coefficient, float bias) {
-    if (kept <= best_.kept) return;
+    if (kept <= best_.kept + tie_) return;
     best_.kept = kept;
     best_.coefficient = coefficient;
     best_.bias = bias;
   }
   AxisSplit best_;
-  double total_, left_ = 0;
+  double total_, tie_, left_ = 0;
   float last_ = 0;
   bool seen_ = false;
 };
 
 template <class T>
 AxisSplit best_axis_split(const View<DenseRows<T>>& view, const std::uint32_t* slot,
-                          const float* preference, std::size_t count, double total, Team& team) {
+                          const float* preference, std::size_t count, const Preferences& all,
+                          Team& team) {
   const auto& rows = *view.rows;
   std::vector<AxisSplit> best(rows.d);
   team.run(rows.d, [&](std::size_t j, int) {
-    AxisScan scan(static_cast<std::int32_t>(j), total);
+    AxisScan scan(static_cast<std::int32_t>(j), all);
     const T* column = view.data + j;
     if constexpr (sizeof(T) == 1) {
       double sum[256] = {};
@@ -78,12 +97,12 @@ AxisSplit best_axis_split(const View<DenseRows<T>>& view, const std::uint32_t* s
   });
   AxisSplit winner;
   for (const auto& split : best)
-    if (split.kept > winner.kept) winner = split;
+    if (split.kept > winner.kept + all.tie) winner = split;
   return winner;
 }
 
 inline AxisSplit best_axis_split(const View<SparseRows>& view, const std::uint32_t* slot,
-                                 const float* preference, std::size_t count, double total,
+                                 const float* preference, std::size_t count, const Preferences& all,
                                  Team& team) {
   const auto& rows = *view.rows;
   std::vector<std::int32_t> features;
@@ -106,17 +125,17 @@ inline AxisSplit best_axis_split(const View<SparseRows>& view, const std::uint32
     });
     const bool zeros = points.size() < count;
     std::sort(points.begin(), points.end());
-    AxisScan scan(features[a], total);
+    AxisScan scan(features[a], all);
     bool passed = false;
     for (const auto& [value, weight] : points) {
       if (zeros && !passed && value >= 0) {
-        scan.step(0.0f, total - stored);
+        scan.step(0.0f, all.total - stored);
         passed = true;
       }
       scan.step(value, static_cast<double>(weight));
     }
-    if (zeros && !passed) scan.step(0.0f, total - stored);
-    if (scan.best().kept > winner.kept) winner = scan.best();
+    if (zeros && !passed) scan.step(0.0f, all.total - stored);
+    if (scan.best().kept > winner.kept + all.tie) winner = scan.best();
   }
   return winner;
 }

@@ -44,11 +44,12 @@ struct RowStore {
 };
 
 template <class Real>
-nb::tuple bind_statistics(In2<Real> x) {
+nb::tuple bind_statistics(In2<Real> x, In<double> weight) {
   ColumnStatistics s;
   {
     nb::gil_scoped_release release;
-    s = column_statistics(x.data(), x.shape(0), x.shape(1));
+    s = column_statistics(x.data(), x.shape(0), x.shape(1),
+                          weight.size() ? weight.data() : nullptr);
   }
   return nb::make_tuple(to_numpy(std::move(s.minimum)), to_numpy(std::move(s.maximum)),
                         to_numpy(std::move(s.mean)), to_numpy(std::move(s.deviation)));
@@ -115,8 +116,8 @@ std::vector<Plane> planes_from_numpy(In<std::int32_t> begin, In<std::int32_t> in
 }
 
 nb::tuple grow_start(const RowStore& store, In<std::int32_t> codes, In2<float> values,
-                     const std::string& direction, int max_depth, std::size_t min_rows,
-                     std::uint64_t seed) {
+                     In<float> weight, const std::string& direction, int max_depth,
+                     std::size_t min_rows, std::uint64_t seed) {
   Start start;
   {
     nb::gil_scoped_release release;
@@ -124,7 +125,7 @@ nb::tuple grow_start(const RowStore& store, In<std::int32_t> codes, In2<float> v
                            : direction == "axis" ? Direction::kAxis
                                                  : Direction::kGaussian;
     const StartTargets targets{to_vector<std::int32_t>(codes), to_vector<float>(values),
-                               values.shape(1)};
+                               values.shape(1), to_vector<float>(weight)};
     start = std::visit(
         [&](const auto& rows) {
           using Rows = std::remove_cvref_t<decltype(*rows)>;
@@ -262,15 +263,13 @@ nb::tuple node_problem(const RowStore& store, In<float> weight, In<float> side, 
                                                  side.data(), Plane{}, options, team);
           } else {
             std::vector<float> preference(slot.size());
-            double total = 0;
-            for (std::size_t i = 0; i < slot.size(); ++i) {
+            for (std::size_t i = 0; i < slot.size(); ++i)
               preference[i] = side.data()[i] > 0 ? weight.data()[i] : -weight.data()[i];
-              total += static_cast<double>(preference[i]);
-            }
+            const Preferences all = Preferences::of(preference.data(), preference.size());
             const AxisSplit split =
-                best_axis_split(view, slot.data(), preference.data(), slot.size(), total, team);
-            plane.bias = total > 0 ? 1.0f : -1.0f;
-            if (split.feature >= 0 && split.kept - l1 > std::max(0.0, total)) {
+                best_axis_split(view, slot.data(), preference.data(), slot.size(), all, team);
+            plane.bias = all.total > 0 ? 1.0f : -1.0f;
+            if (split.feature >= 0 && split.kept - l1 > std::max(0.0, all.total)) {
               plane.index = {split.feature};
               plane.value = {split.coefficient};
               plane.bias = split.bias;
@@ -293,8 +292,8 @@ NB_MODULE(_core, m) {
       .def_prop_ro("storage", [](const RowStore& s) { return std::string(s.storage); })
       .def("centre", [](const RowStore& s) { return to_numpy(s.centre); });
 
-  m.def("column_statistics", &bind_statistics<float>, "x"_a.noconvert());
-  m.def("column_statistics", &bind_statistics<double>, "x"_a.noconvert());
+  m.def("column_statistics", &bind_statistics<float>, "x"_a.noconvert(), "weight"_a);
+  m.def("column_statistics", &bind_statistics<double>, "x"_a.noconvert(), "weight"_a);
   m.def("dense_rows", &dense_rows<float>, "x"_a.noconvert(), "minimum"_a, "maximum"_a, "centre"_a,
         "scale"_a, "threads"_a, nb::rv_policy::take_ownership);
   m.def("dense_rows", &dense_rows<double>, "x"_a.noconvert(), "minimum"_a, "maximum"_a, "centre"_a,
@@ -317,8 +316,8 @@ NB_MODULE(_core, m) {
   m.def("route_dense", &bind_route_dense<double>, "x"_a.noconvert(), "left"_a, "right"_a, "begin"_a,
         "index"_a, "coefficient"_a, "threshold"_a, "threads"_a);
 
-  m.def("grow_start", &grow_start, "rows"_a, "codes"_a, "values"_a, "direction"_a, "max_depth"_a,
-        "min_rows"_a, "seed"_a);
+  m.def("grow_start", &grow_start, "rows"_a, "codes"_a, "values"_a, "weight"_a, "direction"_a,
+        "max_depth"_a, "min_rows"_a, "seed"_a);
   m.def("node_problem", &node_problem, "rows"_a, "weight"_a, "side"_a, "oblique"_a, "l1"_a, "l2"_a,
         "newton_steps"_a, "tolerance"_a, "threads"_a);
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <limits>
 #include <new>
+#include <numeric>
 #include <vector>
 
 #include "parallel.hpp"
@@ -89,8 +90,10 @@ struct ColumnStatistics {
   std::vector<double> minimum, maximum, mean, deviation;
 };
 
+// weight may be null: every row counts once.
 template <class Real>
-ColumnStatistics column_statistics(const Real* x, std::size_t n, std::size_t d) {
+ColumnStatistics column_statistics(const Real* x, std::size_t n, std::size_t d,
+                                   const double* weight) {
   ColumnStatistics s;
   s.minimum.assign(d, std::numeric_limits<double>::infinity());
   s.maximum.assign(d, -std::numeric_limits<double>::infinity());
@@ -111,13 +114,16 @@ ColumnStatistics column_statistics(const Real* x, std::size_t n, std::size_t d) 
   for (std::size_t i = 0; i < n; ++i)
     for (std::size_t j = 0; j < d; ++j) {
       const double v = (static_cast<double>(x[i * d + j]) - s.minimum[j]) / width[j];
-      one[j] += v;
-      two[j] += v * v;
+      const double share = weight ? weight[i] * v : v;
+      one[j] += share;
+      two[j] += share * v;
     }
+  double total = static_cast<double>(n);
+  if (weight) total = std::accumulate(weight, weight + n, 0.0);
   for (std::size_t j = 0; j < d; ++j) {
-    const double m = one[j] / static_cast<double>(n);
+    const double m = one[j] / total;
     s.mean[j] = s.minimum[j] + width[j] * m;
-    s.deviation[j] = width[j] * std::sqrt(std::max(0.0, two[j] / static_cast<double>(n) - m * m));
+    s.deviation[j] = width[j] * std::sqrt(std::max(0.0, two[j] / total - m * m));
   }
   return s;
 }

@@ -16,6 +16,11 @@ struct StartTargets {
   std::vector<std::int32_t> codes;  // classes (first target), or empty
   std::vector<float> values;        // regression targets (n, outputs), or empty
   std::size_t outputs = 0;
+  std::vector<float> weight;  // of the rows, or empty: every row counts once
+
+  double weight_of(std::size_t i) const {
+    return weight.empty() ? 1.0 : static_cast<double>(weight[i]);
+  }
 };
 
 struct Start {
@@ -54,17 +59,21 @@ class Starter {
     Random random(seed_, path);
     Plane plane = direction(rows, random);
     if (plane.index.empty()) return node;
-    std::vector<float> score = scores(plane, rows), sorted = score;
-    const auto half = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-    std::nth_element(sorted.begin(), half, sorted.end());
-    float cut = *half;
-    if (cut == *std::min_element(sorted.begin(), sorted.end())) {  // ties: cut above them
-      float above = std::numeric_limits<float>::infinity();
-      for (float v : sorted)
+    const std::vector<float> score = scores(plane, rows);
+    float cut = median(score, rows);
+    // Rows below the cut, so that both sides get some; the cut itself midway between two rows.
+    float below = -std::numeric_limits<float>::infinity(), above = -below;
+    for (float v : score)
+      (v < cut ? below : above) = v < cut ? std::max(below, v) : std::min(above, v);
+    if (!std::isfinite(below)) {  // ties at the median: cut above them
+      below = cut;
+      above = std::numeric_limits<float>::infinity();
+      for (float v : score)
         if (v > cut) above = std::min(above, v);
       if (!std::isfinite(above)) return node;  // all rows alike in this direction
-      cut = above;
     }
+    cut = below + 0.5f * (above - below);
+    if (!(cut > below)) cut = above;
     plane.bias = -cut;
     std::vector<std::uint32_t> left, right;
     for (std::size_t i = 0; i < rows.size(); ++i)
@@ -76,6 +85,26 @@ class Starter {
     start_.structure.left[static_cast<std::size_t>(node)] = left_node;
     start_.structure.right[static_cast<std::size_t>(node)] = right_node;
     return node;
+  }
+
+  // The value in the middle of the rows' weight; the upper one of two.
+  float median(const std::vector<float>& value, const std::vector<std::uint32_t>& rows) const {
+    if (targets_.weight.empty()) {
+      std::vector<float> sorted = value;
+      const auto half = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+      std::nth_element(sorted.begin(), half, sorted.end());
+      return *half;
+    }
+    std::vector<std::pair<float, double>> sorted(rows.size());
+    double total = 0, passed = 0;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      sorted[i] = {value[i], targets_.weight_of(rows[i])};
+      total += sorted[i].second;
+    }
+    std::sort(sorted.begin(), sorted.end());
+    for (const auto& [v, weight] : sorted)
+      if ((passed += weight) > 0.5 * total) return v;
+    return sorted.back().first;
   }
 
   View<Rows> view() const {
@@ -151,21 +180,22 @@ class Starter {
       for (std::size_t i = 0; i < rows.size(); ++i)
         for (std::size_t o = 0; o < targets_.outputs; ++o)
           value[i] += static_cast<float>(mix[o]) * targets_.values[rows[i] * targets_.outputs + o];
-      std::vector<float> sorted = value;
-      const auto half = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-      std::nth_element(sorted.begin(), half, sorted.end());
+      const float middle = median(value, rows);
       for (std::size_t i = 0; i < rows.size(); ++i) {
-        high[i] = value[i] > *half;
-        low[i] = value[i] < *half;
+        high[i] = value[i] > middle;
+        low[i] = value[i] < middle;
       }
     }
-    const auto ups = std::count(high.begin(), high.end(), 1);
-    const auto downs = std::count(low.begin(), low.end(), 1);
+    double ups = 0, downs = 0;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (high[i]) ups += targets_.weight_of(rows[i]);
+      if (low[i]) downs += targets_.weight_of(rows[i]);
+    }
     if (ups == 0 || downs == 0) return {};
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      sign[i] = high[i]  ? 1.0f / static_cast<float>(ups)
-                : low[i] ? -1.0f / static_cast<float>(downs)
-                         : 0.0f;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const double share = targets_.weight_of(rows[i]);
+      sign[i] = static_cast<float>(high[i] ? share / ups : low[i] ? -share / downs : 0.0);
+    }
     return sign;
   }
 

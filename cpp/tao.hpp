@@ -386,7 +386,11 @@ class Session final : public SessionBase {
       work.weight.push_back(weight);
       work.side.push_back(right_better ? 1.0f : 0.0f);
     }
-    if (work.slot.empty()) return;
+    if (work.slot.empty()) {  // nobody cares; a tree of single features must still become one
+      if (options_.split == SplitKind::kAxis && planes_[node].index.size() > 1)
+        accept(node, Plane{}, begin, end, middle, work, team);
+      return;
+    }
 
     Plane plane;  // empty: every point to one side
     if (prefers_left == 0 || prefers_right == 0) {
@@ -397,30 +401,33 @@ class Session final : public SessionBase {
                                   work.side.data(), from_current ? planes_[node] : Plane{},
                                   options_.logistic, team);
       if (options_.split != SplitKind::kOblique)
-        plane = better_on_axis(std::move(plane), prefers_right, prefers_left, work, team);
+        plane = better_on_axis(std::move(plane), work, team);
     }
     accept(node, std::move(plane), begin, end, middle, work, team);
   }
 
-  // The best axis-aligned plane, or no split at all, where that has a lower objective than
-  // `plane`. Among axis-aligned trees, the only alternative to a split is none.
-  Plane better_on_axis(Plane plane, double prefers_right, double prefers_left, Work& work,
-                       Team& team) const {
+  // The lowest objective among `plane` (of a mixed tree), the best single feature, and no split.
+  Plane better_on_axis(Plane plane, Work& work, Team& team) const {
     for (std::size_t i = 0; i < work.weight.size(); ++i)
       if (work.side[i] == 0) work.weight[i] = -work.weight[i];
-    const double total = prefers_right - prefers_left;
-    double kept = std::max(0.0, total);
-    if (options_.split == SplitKind::kAxis)
-      plane.bias = total > 0 ? 1.0f : -1.0f;
-    else
-      kept = sent_right(plane, work) - options_.alpha * plane.l1();
-    const AxisSplit split = best_axis_split(view(), work.slot.data(), work.weight.data(),
-                                            work.slot.size(), total, team);
-    if (split.feature < 0 || split.kept - options_.alpha <= kept) return plane;
-    plane.index = {split.feature};
-    plane.value = {split.coefficient};
-    plane.bias = split.bias;
-    return plane;
+    const Preferences all = Preferences::of(work.weight.data(), work.weight.size());
+    Plane best;
+    best.bias = all.total > 0 ? 1.0f : -1.0f;
+    double kept = std::max(0.0, all.total);
+    if (options_.split == SplitKind::kMixed) {
+      const double kept_here = sent_right(plane, work) - options_.alpha * plane.l1();
+      if (kept_here > kept) {
+        best = std::move(plane);
+        kept = kept_here;
+      }
+    }
+    const AxisSplit split =
+        best_axis_split(view(), work.slot.data(), work.weight.data(), work.slot.size(), all, team);
+    if (split.feature < 0 || split.kept - options_.alpha <= kept) return best;
+    best.index = {split.feature};
+    best.value = {split.coefficient};
+    best.bias = split.bias;
+    return best;
   }
   // Sum of the preferences (work.weight) that a plane sends right.
   double sent_right(const Plane& plane, Work& work) const {

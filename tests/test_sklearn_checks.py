@@ -18,22 +18,8 @@ ESTIMATORS = [
         alpha=0.1, max_depth=2, init="random", monotone=True, n_jobs=2, missing="error"
     ),
 ]
-FOLDS = "alpha='auto' is chosen on held-out rows: copies of a row are dealt out, a weight is not"
 
 
-def expected_failures(estimator):
-    if estimator.alpha != "auto":
-        return {}
-    return {
-        "check_sample_weight_equivalence_on_dense_data": FOLDS,
-        "check_sample_weight_equivalence_on_sparse_data": FOLDS,
-    }
-
-
-@parametrize_with_checks(
-    ESTIMATORS,
-    expected_failed_checks=expected_failures,
-    xfail_strict=False,  # the two trees may agree by chance
-)
+@parametrize_with_checks(ESTIMATORS)
 def test_sklearn_check(estimator, check):
     check(estimator)

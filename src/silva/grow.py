@@ -44,11 +44,31 @@ def to_planes(tree: Tree, rows: Rows) -> Planes:
     )
 
 
+def with_unit_features(tree: Tree, rows: Rows) -> Tree:
+    """Return the tree with tests of a single feature written as ±x >= t in scaled units.
+
+    The penalty of such a test is then `alpha` whatever the units; the routing stays the same.
+    """
+    single = np.diff(tree.coefficients.indptr) == 1
+    first = tree.coefficients.indptr[:-1][single]
+    size = abs(tree.coefficients.data[first]) * rows.scale[tree.coefficients.indices[first]]
+    factor = np.ones(tree.n_nodes)
+    factor[single] = 1 / size
+    coefficients = sparse.csr_array(sparse.diags_array(factor) @ tree.coefficients)
+    return replace(tree, coefficients=coefficients, threshold=tree.threshold * factor)
+
+
 def random_start(
-    kernels: Kernels, rows: Rows, leaves: Leaves, direction: str, max_depth: int, seed: int
+    kernels: Kernels,
+    rows: Rows,
+    leaves: Leaves,
+    direction: str,
+    max_depth: int,
+    seed: int,
+    weight: Array | None = None,
 ) -> Tree:
     """Draw hyperplanes (see `Kernels.grow_start`), each cutting its rows in half."""
-    left, right, planes = kernels.grow_start(rows, leaves, direction, max_depth, 2, seed)
+    left, right, planes = kernels.grow_start(rows, leaves, direction, max_depth, 2, seed, weight)
     return from_planes(left, right, planes, rows)
 
 

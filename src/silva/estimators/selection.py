@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from silva.tree import Array
 
@@ -92,21 +93,51 @@ def search(
     return sorted(trials, key=lambda trial: trial.loss) or [best]
 
 
-def folds(
-    n_rows: int, n_columns: int, strata: Array | None, seed: int
-) -> list[tuple[Array, Array]]:
+def row_groups(X: Any, seed: int) -> Array:
+    """Return a random number for each row that is the same for equal rows.
+
+    A linear hash of the values' bits. Folds made from it never put copies of a row on both sides,
+    and a row of weight two is treated as two rows.
+    """
+    random = np.random.default_rng(seed)
+    factor = random.integers(1 << 62, size=X.shape[1], dtype=np.uint64) * 2 + 1
+    if sparse.issparse(X):
+        terms = X.data.astype(np.float64).view(np.uint64) * factor[X.indices]
+        sums = np.append(np.uint64(0), np.cumsum(terms))
+        return np.asarray(_scramble(sums[X.indptr[1:]] - sums[X.indptr[:-1]]))
+    bits = np.dtype(f"u{X.dtype.itemsize}")
+    groups = np.empty(X.shape[0], np.uint64)
+    for begin in range(0, X.shape[0], 65536):  # a copy of a few rows at a time
+        part = np.ascontiguousarray(X[begin : begin + 65536] + 0.0)  # no negative zeros
+        groups[begin : begin + 65536] = part.view(bits).astype(np.uint64) @ factor
+    return np.asarray(_scramble(groups))
+
+
+def _scramble(values: Array) -> Array:
+    """Return 64-bit numbers mixed so that neighbours are far apart (splitmix64)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(values ^ (values >> np.uint64(31)))
+
+
+def folds(groups: Array, n_columns: int, strata: Array) -> list[tuple[Array, Array]]:
     """Return (training, held-out) row numbers: more folds where there are fewer rows.
 
     Parameters
     ----------
-    strata : int array or None
+    groups : array
+        Rows with the same number stay together; small numbers are taken first.
+    strata : int array
         Classes to spread evenly over the folds.
     """
-    random = np.random.default_rng(seed)
-    order = random.permutation(n_rows)
-    order = order[: max(min(ROWS, CELLS // max(n_columns, 1)), 500)]
-    if strata is not None:  # deal the classes out one after the other
-        order = order[np.argsort(strata[order], kind="stable")]
-    n_folds, used = (5, 5) if len(order) < 2000 else (5, 3) if len(order) < 10_000 else (5, 1)
-    fold = np.arange(len(order)) % n_folds
-    return [(np.sort(order[fold != k]), np.sort(order[fold == k])) for k in range(used)]
+    number, first, member = np.unique(groups, return_index=True, return_inverse=True)
+    taken = min(len(number), max(min(ROWS, CELLS // max(n_columns, 1)), 500))
+    used = (5 if taken < 2000 else 3 if taken < 10_000 else 1, 5)
+    fold = np.full(len(number), -1)
+    order = np.argsort(strata[first[:taken]], kind="stable")  # within a class by number: random
+    fold[order] = np.arange(taken) % used[1]
+    row_fold = fold[member]
+    return [
+        (np.flatnonzero((row_fold >= 0) & (row_fold != k)), np.flatnonzero(row_fold == k))
+        for k in range(used[0])
+    ]

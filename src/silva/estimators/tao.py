@@ -155,9 +155,12 @@ class TAOTreeClassifier(ClassifierMixin, TAOTree):
             require_targets(y), ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0
         )
         check_lengths(y, weight)
-        check_classification_targets(y)
         y2 = y if y.ndim == 2 else y[:, None]
-        pairs = [np.unique(column, return_inverse=True) for column in y2.T]
+        try:
+            check_classification_targets(y)
+            pairs = [np.unique(column, return_inverse=True) for column in y2.T]
+        except TypeError as error:
+            raise TypeError(f"y must hold labels of one kind, got a mix: {error}") from error
         classes = [labels for labels, _ in pairs]
         self.n_outputs_ = len(classes)
         self.classes_ = classes[0] if y.ndim == 1 or len(classes) == 1 else classes

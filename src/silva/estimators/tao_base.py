@@ -16,8 +16,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from silva.estimators.columns import Columns, encode, fit_columns
 from silva.estimators.parameters import check_choice, check_flag, check_integer, check_number
-from silva.estimators.selection import Settings, Trial, folds, search
-from silva.grow import from_sklearn, greedy_start, random_start
+from silva.estimators.selection import Settings, Trial, folds, row_groups, search
+from silva.grow import from_sklearn, greedy_start, random_start, with_unit_features
 from silva.kernels import Kernels, Matrix, Rows, select
 from silva.leaves import ClassShares, Leaves, Linear, take_rows
 from silva.pruning import shrink
@@ -160,7 +160,7 @@ class TAOTree(BaseEstimator):
         self._check_linear_leaves(X.shape[1])
         if not resumed:
             self._settings, self.trials_ = self._choose(kernels, X, leaves, weight, seed)
-        rows = kernels.prepare(X, self._n_threads)
+        rows = kernels.prepare(X, self._n_threads, weight)
         incumbent = self._best_tree if resumed else None
         result = self._fit_one(
             kernels, X, rows, leaves, weight, self._settings, given, incumbent, seed, callback,
@@ -229,15 +229,17 @@ class TAOTree(BaseEstimator):
             l2=L2[0] if self.l2 == "auto" else float(self.l2),
         )
         trials: list[Trial] = []
-        n_rows = X.shape[0]
         targets = leaves.codes if isinstance(leaves, ClassShares) else leaves.targets
         if (targets == targets[0]).all():
             return replace(start, depth=0), trials
-        if self.alpha == "auto" and n_rows >= 20:
-            trials = self._search(kernels, X, leaves, weight, start, grid, open_depth, seed)
+        if self.alpha != "auto" and not open_depth:
+            return start, trials
+        groups = row_groups(X, seed)
+        if self.alpha == "auto" and len(np.unique(groups)) >= 20:
+            trials = self._search(kernels, X, leaves, weight, start, grid, open_depth, groups, seed)
             start = trials[0].settings
         if open_depth:
-            start = replace(start, depth=_depth(n_rows, start.depth))
+            start = replace(start, depth=_depth(groups, start.depth))
         return start, trials
 
     def _search(
@@ -249,12 +251,15 @@ class TAOTree(BaseEstimator):
         start: Settings,
         grid: list[tuple[str, Any]],
         open_depth: bool,
+        groups: Array,
         seed: int,
     ) -> list[Trial]:
-        strata = leaves.codes[:, 0] if isinstance(leaves, ClassShares) else None
+        strata = (
+            leaves.codes[:, 0] if isinstance(leaves, ClassShares) else np.zeros(len(weight), int)
+        )
         parts = []
-        for train, held_out in folds(X.shape[0], X.shape[1], strata, seed):
-            rows = kernels.prepare(X[train], self._n_threads)
+        for train, held_out in folds(groups, X.shape[1], strata):
+            rows = kernels.prepare(X[train], self._n_threads, weight[train])
             parts.append((train, held_out, rows))
         fitted: dict[tuple[Settings, int], Tree] = {}
 
@@ -263,7 +268,7 @@ class TAOTree(BaseEstimator):
             for fold, (train, held_out, rows) in enumerate(parts):
                 fit = settings
                 if open_depth:
-                    fit = replace(settings, depth=_depth(len(train), settings.depth))
+                    fit = replace(settings, depth=_depth(groups[train], settings.depth))
                 # Shrinking constant leaves needs no new fit.
                 key = (fit if self.leaf == "linear" else replace(fit, shrinkage=0.0), fold)
                 if key not in fitted:
@@ -307,13 +312,17 @@ class TAOTree(BaseEstimator):
                 settings.alpha, settings.l2 * settings.alpha, or_axis=settings.split == "mixed"
             )
         start, keep = given, True
+        if start is not None and (settings.split == "axis" or _is_greedy(self.init)):
+            start = with_unit_features(start, rows)
+        if start is not None and settings.split == "axis":  # hyperplanes give but their shape
+            keep = bool((np.diff(start.coefficients.indptr) <= 1).all())
         if start is None:
             start, keep = self._first_tree(kernels, X, rows, leaves, weight, settings, seed)
         result = optimise(
             kernels, X, rows, start, leaves, split, weight.astype(np.float32),
             max_iter=self.max_iter,
             tol=self.tol,
-            monotone=self.monotone,
+            monotone=bool(self.monotone),
             keep_start=keep,
             incumbent=incumbent,
             n_threads=self._n_threads,
@@ -340,7 +349,8 @@ class TAOTree(BaseEstimator):
             model = self._greedy_tree(settings.depth).set_params(random_state=seed)
             return greedy_start(model, X, rows, self._greedy_targets(leaves), weight), True
         direction = "axis" if settings.split == "axis" else DIRECTIONS.get(init, "means")
-        return random_start(kernels, rows, leaves, direction, settings.depth, seed), False
+        start = random_start(kernels, rows, leaves, direction, settings.depth, seed, weight)
+        return start, False
 
     def _keep(
         self,
@@ -399,9 +409,10 @@ class TAOTree(BaseEstimator):
         return self.tree_.n_leaves
 
 
-def _depth(n_rows: int, relative: int) -> int:
-    """Return the depth that leaves a dozen rows or so in a leaf, and so many levels more."""
-    allowed = int(np.clip(np.log2(max(n_rows, 2) / LEAF_ROWS), 1, DEEPEST))
+def _depth(groups: Array, relative: int) -> int:
+    """Return the depth that leaves a dozen different rows or so in a leaf, and some levels more."""
+    n_rows = max(len(np.unique(groups)), 2)
+    allowed = int(np.clip(np.log2(n_rows / LEAF_ROWS), 1, DEEPEST))
     return max(allowed + relative, 1)
 
 
@@ -410,11 +421,15 @@ def _leaf_numbers(kernels: Kernels, tree: Tree, X: Matrix, n_threads: int) -> Ar
     return np.asarray(tree.leaf_index[nodes])
 
 
+def _is_greedy(init: Any) -> bool:
+    return isinstance(init, DecisionTreeClassifier | DecisionTreeRegressor)
+
+
 def _given_tree(init: Any) -> Tree | None:
     """Return the tree that `init` is or holds; None if it names a way to make one."""
     if isinstance(init, str):
         return None
-    if isinstance(init, DecisionTreeClassifier | DecisionTreeRegressor):
+    if _is_greedy(init):
         check_is_fitted(init)
         return from_sklearn(init)
     tree = getattr(init, "tree_", init)

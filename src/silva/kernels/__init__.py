@@ -98,12 +98,19 @@ class Session(Protocol):
 class Kernels(Protocol):
     """What a table offers."""
 
-    def prepare(self, X: Matrix, n_threads: int) -> Rows:
+    def prepare(self, X: Matrix, n_threads: int, weight: Array | None = None) -> Rows:
         """Scale and store the training rows, once per fit."""
         ...
 
     def grow_start(
-        self, rows: Rows, leaves: Leaves, direction: str, max_depth: int, min_rows: int, seed: int
+        self,
+        rows: Rows,
+        leaves: Leaves,
+        direction: str,
+        max_depth: int,
+        min_rows: int,
+        seed: int,
+        weight: Array | None = None,
     ) -> tuple[Array, Array, Planes]:
         """Draw a first tree; return left, right and planes."""
         ...

@@ -25,28 +25,54 @@ def simd_name() -> str:
     return str(_core.simd_name())
 
 
-def prepare(X: Matrix, n_threads: int) -> Rows:
+def prepare(X: Matrix, n_threads: int, weight: Array | None = None) -> Rows:
     """Scale and store the training rows.
 
     Parameters
     ----------
     X : float32 or float64 array, C-contiguous, or CSR
     n_threads : int
+    weight : array, optional
+        Weights of the rows, for the deviations.
     """
     if sparse.issparse(X):
         scale = np.asarray(abs(X).max(axis=0).todense(), dtype=np.float64).ravel()
         scale[scale == 0] = 1
         store = _core.sparse_rows(X.indptr, X.indices, X.data, X.shape[1], scale)
     else:
-        minimum, maximum, mean, deviation = _core.column_statistics(X)
+        minimum, maximum, mean, deviation = _core.column_statistics(X, _weights(weight, np.float64))
+        _check_span(minimum, maximum)
         scale = np.sqrt(maximum - minimum) * np.sqrt(4 * deviation)
         scale[scale == 0] = 1
         store = _core.dense_rows(X, minimum, maximum, mean, scale, n_threads)
     return Rows(store, store.centre(), scale, X.shape[0])
 
 
+def _weights(weight: Array | None, dtype: type) -> Array:
+    """Return weights as the core reads them: none at all where every row counts the same."""
+    if weight is None or (weight == weight[0]).all():
+        return np.empty(0, dtype)
+    return np.ascontiguousarray(weight, dtype=dtype)
+
+
+def _check_span(minimum: Array, maximum: Array) -> None:
+    with np.errstate(over="ignore"):
+        wide = np.flatnonzero(~np.isfinite(maximum - minimum))
+    if wide.size:
+        raise ValueError(
+            f"column {wide[0]} of X spans {minimum[wide[0]]:g} to {maximum[wide[0]]:g}, more than "
+            "double precision can hold: rescale it"
+        )
+
+
 def grow_start(
-    rows: Rows, leaves: Leaves, direction: str, max_depth: int, min_rows: int, seed: int
+    rows: Rows,
+    leaves: Leaves,
+    direction: str,
+    max_depth: int,
+    min_rows: int,
+    seed: int,
+    weight: Array | None = None,
 ) -> tuple[Array, Array, Planes]:
     """Draw a first tree: hyperplanes by `direction`, thresholds at the median.
 
@@ -61,7 +87,14 @@ def grow_start(
     else:
         codes, values = np.empty(0, np.int32), leaves.targets.astype(np.float32)
     left, right, planes = _core.grow_start(
-        rows.store, codes, values, direction, max_depth, min_rows, seed
+        rows.store,
+        codes,
+        values,
+        _weights(weight, np.float32),
+        direction,
+        max_depth,
+        min_rows,
+        seed,
     )
     return left, right, Planes(*planes)
 

@@ -27,7 +27,7 @@ from silva.tree import Array
 # ---- rows and planes ----------------------------------------------------------------------------
 
 
-def prepare(X: Matrix, n_threads: int) -> Rows:
+def prepare(X: Matrix, n_threads: int, weight: Array | None = None) -> Rows:
     """Scale the training rows: each column around its mean and divided by its width.
 
     The width is the geometric mean of the range and four deviations, or the largest absolute
@@ -38,6 +38,8 @@ def prepare(X: Matrix, n_threads: int) -> Rows:
     X : float32 or float64 array, or CSR
     n_threads : int
         Not used: this table has one thread.
+    weight : array, optional
+        Weights of the rows, for means and deviations.
     """
     if sparse.issparse(X):
         dense = X.toarray().astype(np.float64)
@@ -46,7 +48,9 @@ def prepare(X: Matrix, n_threads: int) -> Rows:
         dense = np.asarray(X, dtype=np.float64)
         low, width = dense.min(axis=0), np.ptp(dense, axis=0)
         share = (dense - low) / np.where(width > 0, width, 1)  # of the range: nothing overflows
-        centre, scale = low + width * share.mean(axis=0), width * np.sqrt(4 * share.std(axis=0))
+        mean = np.average(share, axis=0, weights=weight)
+        deviation = np.sqrt(np.average((share - mean) ** 2, axis=0, weights=weight))
+        centre, scale = low + width * mean, width * np.sqrt(4 * deviation)
     scale[scale == 0] = 1
     return Rows((dense - centre) / scale, centre, scale, len(dense))
 
@@ -135,7 +139,7 @@ def axis_plane(X: Array, weight: Array, side: Array, split: Axis) -> tuple[Array
     by threshold, larger values to the right before larger values to the left.
     """
     preference = np.where(side > 0, weight, -weight)  # what a row gains on the right
-    total = preference.sum()
+    total, tie = preference.sum(), 1e-6 * weight.sum()  # rounding must not decide between equals
     best, plane = max(total, 0.0) + split.alpha, (0, 0.0, 1.0 if total > 0 else -1.0)
     for feature in range(X.shape[1]):
         values = np.unique(X[:, feature])
@@ -144,7 +148,7 @@ def axis_plane(X: Array, weight: Array, side: Array, split: Axis) -> tuple[Array
             middle = middle if middle > low else high
             above = preference[X[:, feature] >= middle].sum()
             for gain, direction in ((above, 1.0), (total - above, -1.0)):
-                if gain > best:
+                if gain > best + tie:
                     best, plane = gain, (feature, direction, -direction * middle)
     feature, coefficient, bias = plane
     w = np.zeros(X.shape[1])
@@ -203,11 +207,15 @@ class LeafModel(Protocol):
     """What the leaves answer, and what a row would lose in each of them."""
 
     def fit(self, leaf: Array) -> None:
-        """Refit every leaf to its rows; one without rows keeps what it has."""
+        """Refit every leaf to its rows; one without rows answers for all."""
         ...
 
     def losses(self) -> Array:
         """Return the weighted loss (rows, leaves) of every row in every leaf."""
+        ...
+
+    def penalty(self) -> float:
+        """Return what the objective charges for the answers themselves."""
         ...
 
     def answers(self) -> LeafAnswers:
@@ -224,9 +232,11 @@ class _ShareLeaves:
         self.targets = [slice(*ends) for ends in pairwise(begin)]
         self.member = np.zeros((len(weight), begin[-1]))
         np.put_along_axis(self.member, leaves.codes.astype(np.intp), 1.0, axis=1)
-        self.counts = np.tile(weight @ self.member, (n_leaves, 1))
+        self.overall = np.tile(weight @ self.member, (n_leaves, 1))
+        self.counts = self.overall.copy()
 
     def fit(self, leaf: Array) -> None:
+        self.counts = self.overall.copy()
         for number in np.unique(leaf):
             here = leaf == number
             self.counts[number] = self.weight[here] @ self.member[here]
@@ -237,6 +247,9 @@ class _ShareLeaves:
             for counts in self.counts
         ]
         return np.asarray(self.weight[:, None] * (self.member @ np.transpose(table)))
+
+    def penalty(self) -> float:
+        return 0.0
 
     def answers(self) -> LeafAnswers:
         shares = [
@@ -251,9 +264,11 @@ class _MeanLeaves:
 
     def __init__(self, leaves: Mean, weight: Array, n_leaves: int) -> None:
         self.targets, self.weight = leaves.targets.astype(np.float64), weight
-        self.mean = np.tile(np.average(self.targets, axis=0, weights=weight), (n_leaves, 1))
+        self.overall = np.tile(np.average(self.targets, axis=0, weights=weight), (n_leaves, 1))
+        self.mean = self.overall.copy()
 
     def fit(self, leaf: Array) -> None:
+        self.mean = self.overall.copy()
         for number in np.unique(leaf):
             here = leaf == number
             self.mean[number] = np.average(self.targets[here], axis=0, weights=self.weight[here])
@@ -261,22 +276,27 @@ class _MeanLeaves:
     def losses(self) -> Array:
         return self.weight[:, None] * squared_error(self.targets[:, None], self.mean)
 
+    def penalty(self) -> float:
+        return 0.0
+
     def answers(self) -> LeafAnswers:
         return LeafAnswers(self.mean, None, None)
 
 
 class _LineLeaves:
-    """Ridge regression on the rows of a leaf, clipped to the range of their targets."""
+    """Ridge regression on the rows of a leaf; bounds are the range of their targets."""
 
     def __init__(self, leaves: Linear, X: Array, weight: Array, n_leaves: int) -> None:
         self.targets, self.weight = leaves.targets.astype(np.float64), weight
         self.Z, self.ridge = np.hstack([X, np.ones((len(X), 1))]), leaves.ridge
-        mean = np.average(self.targets, axis=0, weights=weight)
-        self.slopes = np.zeros((n_leaves, len(mean), self.Z.shape[1]))
-        self.slopes[:, :, -1] = mean
-        self.bounds = np.tile(mean, (2, n_leaves, 1))
+        self.overall = np.average(self.targets, axis=0, weights=weight)
+        self.n_leaves = n_leaves
+        self.fit(np.empty(0, np.intp))
 
     def fit(self, leaf: Array) -> None:
+        self.slopes = np.zeros((self.n_leaves, len(self.overall), self.Z.shape[1]))
+        self.slopes[:, :, -1] = self.overall
+        self.bounds = np.tile(self.overall, (2, self.n_leaves, 1))
         for number in np.unique(leaf):
             here = leaf == number
             y = self.targets[here]
@@ -284,8 +304,11 @@ class _LineLeaves:
             self.bounds[:, number] = y.min(axis=0), y.max(axis=0)
 
     def losses(self) -> Array:
-        answers = np.clip(np.tensordot(self.Z, self.slopes, (1, 2)), *self.bounds)
+        answers = np.tensordot(self.Z, self.slopes, (1, 2))
         return self.weight[:, None] * squared_error(self.targets[:, None], answers)
+
+    def penalty(self) -> float:
+        return float(self.ridge * (self.slopes[:, :, :-1] ** 2).sum())
 
     def answers(self) -> LeafAnswers:
         return LeafAnswers(self.slopes[:, :, -1], self.slopes[:, :, :-1], self.bounds)
@@ -339,7 +362,8 @@ class Session:
 
     def penalty(self) -> float:
         """Return the price of all decision nodes (seed 002, eq. 2)."""
-        return sum(plane_price(w, self._split) for w in self._weights)
+        nodes = sum(plane_price(w, self._split) for w in self._weights)
+        return nodes + self._model.penalty()
 
     def n_nonzeros(self) -> int:
         """Return the number of coefficients in use."""
@@ -440,7 +464,13 @@ def session(
 
 
 def grow_start(
-    rows: Rows, leaves: Leaves, direction: str, max_depth: int, min_rows: int, seed: int
+    rows: Rows,
+    leaves: Leaves,
+    direction: str,
+    max_depth: int,
+    min_rows: int,
+    seed: int,
+    weight: Array | None = None,
 ) -> tuple[Array, Array, Planes]:
     """Draw a first tree: hyperplanes by `direction`, thresholds at the median.
 
@@ -454,6 +484,7 @@ def grow_start(
     weights: list[Array] = []
     bias: list[float] = []
     X = rows.store
+    share: Array = np.ones(len(X)) if weight is None else weight
 
     def grow(here: Array, depth: int, path: int) -> int:
         node = len(left)
@@ -464,12 +495,13 @@ def grow_start(
         if depth == max_depth or len(here) < max(min_rows, 2):
             return node
         random = np.random.default_rng([seed, path])  # a stream for each place in the tree
-        w = draw_direction(X[here], leaves, here, direction, random)
+        w = draw_direction(X[here], leaves, here, share[here], direction, random)
         score = X[here] @ w
         values = np.unique(score)
         if len(values) < 2:
             return node
-        cut = max(np.sort(score)[len(score) // 2], values[1])
+        middle = max(int(np.searchsorted(values, median(score, share[here]))), 1)
+        cut = (values[middle - 1] + values[middle]) / 2
         weights[node], bias[node] = w, -cut
         left[node] = grow(here[score < cut], depth + 1, 2 * path)
         right[node] = grow(here[score >= cut], depth + 1, 2 * path + 1)
@@ -480,20 +512,35 @@ def grow_start(
     return np.array(left, np.int32), np.array(right, np.int32), planes
 
 
+def median(values: Array, weight: Array) -> float:
+    """Return the value in the middle of the weight, the upper one of two."""
+    order = np.argsort(values)
+    passed = np.cumsum(weight[order])
+    return float(values[order][np.searchsorted(passed, passed[-1] / 2, side="right")])
+
+
 def draw_direction(
-    X: Array, leaves: Leaves, here: Array, direction: str, random: np.random.Generator
+    X: Array,
+    leaves: Leaves,
+    here: Array,
+    weight: Array,
+    direction: str,
+    random: np.random.Generator,
 ) -> Array:
     """Return the hyperplane of a node; normal weights where there are no two groups."""
     if direction == "axis":
         return np.asarray(np.eye(X.shape[1])[random.integers(X.shape[1])])
     if direction == "means":
-        high, low = two_groups(leaves, here, random)
+        high, low = two_groups(leaves, here, weight, random)
         if high.any() and low.any():
-            return np.asarray(X[high].mean(axis=0) - X[low].mean(axis=0))
+            means = [np.average(X[part], axis=0, weights=weight[part]) for part in (high, low)]
+            return np.asarray(means[0] - means[1])
     return np.asarray(random.normal(size=X.shape[1]))
 
 
-def two_groups(leaves: Leaves, here: Array, random: np.random.Generator) -> tuple[Array, Array]:
+def two_groups(
+    leaves: Leaves, here: Array, weight: Array, random: np.random.Generator
+) -> tuple[Array, Array]:
     """Return two random classes of a node, or the rows above and below the median target."""
     if isinstance(leaves, ClassShares):
         codes = leaves.codes[here, 0]
@@ -503,5 +550,5 @@ def two_groups(leaves: Leaves, here: Array, random: np.random.Generator) -> tupl
         one, other = random.choice(present, 2, replace=False)
         return codes == one, codes == other
     target = leaves.targets[here] @ random.normal(size=leaves.targets.shape[1])
-    middle = np.sort(target)[len(target) // 2]
+    middle = median(target, weight)
     return target > middle, target < middle

@@ -269,7 +269,7 @@ nb::tuple node_problem(const RowStore& store, In<float> weight, In<float> side, 
             const AxisSplit split =
                 best_axis_split(view, slot.data(), preference.data(), slot.size(), all, team);
             plane.bias = all.total > 0 ? 1.0f : -1.0f;
-            if (split.feature >= 0 && split.kept - l1 > std::max(0.0, all.total)) {
+            if (split.feature >= 0 && split.kept - l1 > std::max(0.0, all.total) + all.tie) {
               plane.index = {split.feature};
               plane.value = {split.coefficient};
               plane.bias = split.bias;

@@ -423,7 +423,7 @@ class Session final : public SessionBase {
     }
     const AxisSplit split =
         best_axis_split(view(), work.slot.data(), work.weight.data(), work.slot.size(), all, team);
-    if (split.feature < 0 || split.kept - options_.alpha <= kept) return best;
+    if (split.feature < 0 || split.kept - options_.alpha <= kept + all.tie) return best;
     best.index = {split.feature};
     best.value = {split.coefficient};
     best.bias = split.bias;

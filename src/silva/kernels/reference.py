@@ -420,11 +420,13 @@ class Session:
         loss = self._losses[rows, leaf]
         gain = loss[0] - loss[1]
         cares = gain != 0
-        if not cares.any():
+        if cares.any():
+            side = (gain[cares] > 0).astype(float)
+            w, bias = best_plane(self._X[rows[cares]], abs(gain[cares]), side, self._split)
+        elif isinstance(self._split, Axis) and np.count_nonzero(self._weights[node]) > 1:
+            w, bias = np.zeros(self._X.shape[1]), -1.0  # a tree of single features
+        else:
             return
-        w, bias = best_plane(
-            self._X[rows[cares]], abs(gain[cares]), (gain[cares] > 0).astype(float), self._split
-        )
         w, bias = w.astype(np.float32).astype(np.float64), float(np.float32(bias))
         side = (self._X[rows] @ w + bias >= 0).astype(np.intp)
         every = np.arange(len(rows))

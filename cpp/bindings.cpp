@@ -44,12 +44,13 @@ struct RowStore {
 };
 
 template <class Real>
-nb::tuple bind_statistics(In2<Real> x, In<double> weight) {
+nb::tuple bind_statistics(In2<Real> x, In<double> weight, int threads) {
   ColumnStatistics s;
   {
     nb::gil_scoped_release release;
-    s = column_statistics(x.data(), x.shape(0), x.shape(1),
-                          weight.size() ? weight.data() : nullptr);
+    Team team(threads);
+    s = column_statistics(x.data(), x.shape(0), x.shape(1), weight.size() ? weight.data() : nullptr,
+                          team);
   }
   return nb::make_tuple(to_numpy(std::move(s.minimum)), to_numpy(std::move(s.maximum)),
                         to_numpy(std::move(s.mean)), to_numpy(std::move(s.deviation)));
@@ -62,7 +63,7 @@ RowStore* dense_rows(In2<Real> x, In<double> minimum, In<double> maximum, In<dou
   Team team(threads);
   const std::size_t n = x.shape(0), d = x.shape(1);
   const auto low = to_vector<double>(minimum), high = to_vector<double>(maximum);
-  const auto step = byte_grid(x.data(), n, d, low, high);
+  const auto step = byte_grid(x.data(), n, d, low, high, team);
   if (!step.empty())
     return new RowStore{std::make_shared<const DenseRows<std::uint8_t>>(
                             encode_bytes(x.data(), n, d, low, step, scale.data(), team)),
@@ -292,8 +293,8 @@ NB_MODULE(_core, m) {
       .def_prop_ro("storage", [](const RowStore& s) { return std::string(s.storage); })
       .def("centre", [](const RowStore& s) { return to_numpy(s.centre); });
 
-  m.def("column_statistics", &bind_statistics<float>, "x"_a.noconvert(), "weight"_a);
-  m.def("column_statistics", &bind_statistics<double>, "x"_a.noconvert(), "weight"_a);
+  m.def("column_statistics", &bind_statistics<float>, "x"_a.noconvert(), "weight"_a, "threads"_a);
+  m.def("column_statistics", &bind_statistics<double>, "x"_a.noconvert(), "weight"_a, "threads"_a);
   m.def("dense_rows", &dense_rows<float>, "x"_a.noconvert(), "minimum"_a, "maximum"_a, "centre"_a,
         "scale"_a, "threads"_a, nb::rv_policy::take_ownership);
   m.def("dense_rows", &dense_rows<double>, "x"_a.noconvert(), "minimum"_a, "maximum"_a, "centre"_a,

@@ -90,85 +90,121 @@ struct ColumnStatistics {
   std::vector<double> minimum, maximum, mean, deviation;
 };
 
+constexpr std::size_t kStripe = 64;  // columns that a thread takes down all rows at a time
+
 // weight may be null: every row counts once.
 template <class Real>
 ColumnStatistics column_statistics(const Real* x, std::size_t n, std::size_t d,
-                                   const double* weight) {
+                                   const double* weight, Team& team) {
   ColumnStatistics s;
   s.minimum.assign(d, std::numeric_limits<double>::infinity());
   s.maximum.assign(d, -std::numeric_limits<double>::infinity());
   s.mean.assign(d, 0);
   s.deviation.assign(d, 0);
-  for (std::size_t i = 0; i < n; ++i)
-    for (std::size_t j = 0; j < d; ++j) {
-      const double v = static_cast<double>(x[i * d + j]);
-      s.minimum[j] = v < s.minimum[j] ? v : s.minimum[j];
-      s.maximum[j] = v > s.maximum[j] ? v : s.maximum[j];
-    }
-  // Moments of the column taken to [0, 1]: nothing cancels, overflows or vanishes.
-  std::vector<double> width(d), one(d, 0.0), two(d, 0.0);
-  for (std::size_t j = 0; j < d; ++j) {
-    const double range = s.maximum[j] - s.minimum[j];
-    width[j] = range > 0 ? range : 1.0;
-  }
-  for (std::size_t i = 0; i < n; ++i)
-    for (std::size_t j = 0; j < d; ++j) {
-      const double v = (static_cast<double>(x[i * d + j]) - s.minimum[j]) / width[j];
-      const double share = weight ? weight[i] * v : v;
-      one[j] += share;
-      two[j] += share * v;
-    }
   double total = static_cast<double>(n);
   if (weight) total = std::accumulate(weight, weight + n, 0.0);
-  for (std::size_t j = 0; j < d; ++j) {
-    const double m = one[j] / total;
-    s.mean[j] = s.minimum[j] + width[j] * m;
-    s.deviation[j] = width[j] * std::sqrt(std::max(0.0, two[j] / total - m * m));
-  }
+  for_pieces(team, d, kStripe, [&](std::size_t begin, std::size_t end, int) {
+    for (std::size_t i = 0; i < n; ++i)
+      for (std::size_t j = begin; j < end; ++j) {
+        const double v = static_cast<double>(x[i * d + j]);
+        s.minimum[j] = v < s.minimum[j] ? v : s.minimum[j];
+        s.maximum[j] = v > s.maximum[j] ? v : s.maximum[j];
+      }
+    // Moments of the column taken to [0, 1]: nothing cancels, overflows or vanishes.
+    double low[kStripe], inverse[kStripe], one[kStripe] = {}, two[kStripe] = {};
+    for (std::size_t j = begin; j < end; ++j) {
+      const double range = s.maximum[j] - s.minimum[j];
+      low[j - begin] = s.minimum[j];
+      inverse[j - begin] = range > 0 ? 1.0 / range : 0.0;
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      const double mass = weight ? weight[i] : 1.0;
+      for (std::size_t k = 0; k < end - begin; ++k) {
+        const double v = (static_cast<double>(x[i * d + begin + k]) - low[k]) * inverse[k];
+        one[k] += mass * v;
+        two[k] += mass * v * v;
+      }
+    }
+    for (std::size_t j = begin; j < end; ++j) {
+      const double range = s.maximum[j] - s.minimum[j], mean = one[j - begin] / total;
+      s.mean[j] = s.minimum[j] + range * mean;
+      s.deviation[j] = range * std::sqrt(std::max(0.0, two[j - begin] / total - mean * mean));
+    }
+  });
   return s;
 }
 
-// Grid step of each column (value = minimum + step * code, code in 0..255), or empty when one
-// column has none. Euclid's algorithm on the differences to the minimum, with a tolerance for
-// steps like 1/255 that binary numbers cannot hold.
+// Grids of a stripe of columns: value = low + code / inverse with codes in 0..255. Steps like 1/255
+// are not binary numbers: hence the tolerances.
 template <class Real>
-std::vector<double> byte_grid(const Real* x, std::size_t n, std::size_t d,
-                              const std::vector<double>& minimum,
-                              const std::vector<double>& maximum) {
-  constexpr double kTolerance = 5e-5;  // k/255 in float32 is off by a third of this
-  std::vector<double> step(d), inverse(d);
-  const auto set_step = [&](std::size_t j, double a) {
-    const double range = maximum[j] - minimum[j];  // a whole number of steps: sharpens a
-    step[j] = a > 0 ? range / std::nearbyint(range / a) : 0.0;
-    inverse[j] = a > 0 ? 1.0 / step[j] : 0.0;
-  };
-  for (std::size_t j = 0; j < d; ++j) set_step(j, maximum[j] - minimum[j]);
-  for (std::size_t i = 0; i < n; ++i) {
-    const Real* row = x + i * d;
-    for (std::size_t j = 0; j < d; ++j) {
-      const double v = static_cast<double>(row[j]) - minimum[j];
-      const double code = v * inverse[j];
-      if (std::fabs(code - std::nearbyint(code)) < kTolerance) continue;
-      const double smallest = (maximum[j] - minimum[j]) / 255.5;
-      double a = step[j], b = v;
+class ByteGrids {
+ public:
+  ByteGrids(const double* minimum, const double* maximum, std::size_t count) : count_(count) {
+    for (std::size_t k = 0; k < count; ++k) {
+      low_[k] = static_cast<Real>(minimum[k]);
+      range_[k] = maximum[k] - minimum[k];
+      set_step(k, range_[k]);
+    }
+  }
+  double step(std::size_t k) const { return step_[k]; }
+
+  // Whether a row is on the grids.
+  bool hold(const Real* x) const {
+    int off = 0;
+    for (std::size_t k = 0; k < count_; ++k) {
+      const float code = static_cast<float>(x[k] - low_[k]) * inverse_[k];
+      const float rest = code - static_cast<float>(static_cast<std::int32_t>(code + 0.5f));
+      off |= (rest > kTolerance) | (rest < -kTolerance);
+    }
+    return !off;
+  }
+  // Refines the steps so that the row is on the grids, by Euclid's algorithm; false if a column
+  // has more than 255 steps then.
+  bool admit(const Real* x) {
+    for (std::size_t k = 0; k < count_; ++k) {
+      const double smallest = range_[k] / 255.5;
+      double a = step_[k], b = static_cast<double>(x[k] - low_[k]);
       while (b > 0.25 * smallest) {  // below: rounding, as no step can be that small
         const double rest = std::fabs(a - std::nearbyint(a / b) * b);
         a = b;
         b = rest;
       }
-      if (a < smallest) return {};
-      set_step(j, a);
+      if (a < smallest) return false;
+      set_step(k, a);
     }
+    return true;
   }
-  // A step refined late may not divide codes seen early: check them all once.
-  for (std::size_t i = 0; i < n; ++i) {
-    const Real* row = x + i * d;
-    for (std::size_t j = 0; j < d; ++j) {
-      const double code = (static_cast<double>(row[j]) - minimum[j]) * inverse[j];
-      if (std::fabs(code - std::nearbyint(code)) >= kTolerance) return {};
-    }
+
+ private:
+  static constexpr float kTolerance = 5e-5f;  // k/255 in float32 is off by a third of this
+
+  void set_step(std::size_t k, double step) {  // the range is a whole number of steps
+    step_[k] = step > 0 ? range_[k] / std::nearbyint(range_[k] / step) : 0.0;
+    inverse_[k] = step > 0 ? static_cast<float>(1.0 / step_[k]) : 0.0f;
   }
-  return step;
+  std::size_t count_;
+  Real low_[kStripe];
+  float inverse_[kStripe];
+  double range_[kStripe], step_[kStripe];
+};
+
+// Grid step of each column, or empty when one column has none.
+template <class Real>
+std::vector<double> byte_grid(const Real* x, std::size_t n, std::size_t d,
+                              const std::vector<double>& minimum,
+                              const std::vector<double>& maximum, Team& team) {
+  std::vector<double> step(d);
+  std::atomic<bool> found{true};
+  for_pieces(team, d, kStripe, [&](std::size_t begin, std::size_t end, int) {
+    ByteGrids<Real> grids(&minimum[begin], &maximum[begin], end - begin);
+    for (std::size_t i = 0; i < n && found; ++i)
+      if (!grids.hold(x + i * d + begin) && !grids.admit(x + i * d + begin)) found = false;
+    // A step refined late may not fit values seen early: check them all once.
+    for (std::size_t i = 0; i < n && found; ++i)
+      if (!grids.hold(x + i * d + begin)) found = false;
+    for (std::size_t k = 0; k < end - begin; ++k) step[begin + k] = grids.step(k);
+  });
+  return found ? step : std::vector<double>{};
 }
 
 template <class Real>

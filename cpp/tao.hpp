@@ -149,11 +149,12 @@ class Session final : public SessionBase {
     auto nodes = level_.at(static_cast<std::size_t>(level));
     std::stable_sort(nodes.begin(), nodes.end(),
                      [&](std::int32_t a, std::int32_t b) { return points(a) > points(b); });
-    // A node with a large part of the points uses the whole team; the others share it out.
-    std::size_t large = 0;
-    const std::size_t share = rows_->n / (2 * static_cast<std::size_t>(team_.size())) + 1;
-    if (team_.size() > 1)
-      while (large < nodes.size() && points(nodes[large]) >= share) ++large;
+    // A node with more than its share of the points uses the whole team; the others divide it up.
+    std::size_t large = 0, left = 0;
+    for (std::int32_t node : nodes) left += points(node);
+    const auto threads = static_cast<std::size_t>(team_.size());
+    while (threads > 1 && large < nodes.size() && 10 * threads * points(nodes[large]) > 12 * left)
+      left -= points(nodes[large++]);
     for (std::size_t k = 0; k < large; ++k)
       update_node(static_cast<std::size_t>(nodes[k]), from_current, work_[0], team_);
     team_.run(nodes.size() - large, [&](std::size_t k, int worker) {

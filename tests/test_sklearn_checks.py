@@ -13,7 +13,6 @@ ESTIMATORS = [
     TAOTreeRegressor(),
     TAOTreeRegressor(split="axis"),
     TAOTreeRegressor(leaf="linear"),
-    TAOTreeRegressor(alpha=0.1, max_depth=2, split="axis", init="random"),
     TAOTreeRegressor(
         alpha=0.1, max_depth=2, init="random", monotone=True, n_jobs=2, missing="error"
     ),

@@ -40,7 +40,9 @@ def prepare(X: Matrix, n_threads: int, weight: Array | None = None) -> Rows:
         scale[scale == 0] = 1
         store = _core.sparse_rows(X.indptr, X.indices, X.data, X.shape[1], scale)
     else:
-        minimum, maximum, mean, deviation = _core.column_statistics(X, _weights(weight, np.float64))
+        minimum, maximum, mean, deviation = _core.column_statistics(
+            X, _weights(weight, np.float64), n_threads
+        )
         _check_span(minimum, maximum)
         scale = np.sqrt(maximum - minimum) * np.sqrt(4 * deviation)
         scale[scale == 0] = 1

@@ -5,7 +5,9 @@
 
 namespace silva {
 
-// Columns as dense vectors over the points, padded to a multiple of 16.
+// Columns as dense vectors over the points, padded to a multiple of 16. They stay as they are
+// stored (bytes are a quarter of the memory to stream); `unit` takes them to scaled units.
+template <class T>
 class DenseBlock {
  public:
   static constexpr bool kDense = true;
@@ -14,16 +16,16 @@ class DenseBlock {
     points_ = points;
     stride_ = round_up(points, 16);
     feature.clear();
+    unit_.clear();
   }
   std::vector<std::int32_t> feature;
   std::size_t stride() const { return stride_; }
-  const float* column(std::size_t a) const { return values_.data() + a * stride_; }
 
-  template <class T>
   void add(const View<DenseRows<T>>& view, const std::uint32_t* slot,
            const std::vector<std::int32_t>& features, Team& team) {
     const std::size_t from = feature.size();
     feature.insert(feature.end(), features.begin(), features.end());
+    for (std::int32_t j : features) unit_.push_back(view.rows->unit[static_cast<std::size_t>(j)]);
     if (values_.size() < feature.size() * stride_) values_.resize(feature.size() * stride_);
     const std::size_t row_stride = view.rows->stride;
     for_pieces(team, points_, 4096, [&](std::size_t begin, std::size_t end, int) {
@@ -32,32 +34,50 @@ class DenseBlock {
         const T* row[16];
         for (std::size_t k = 0; k < size; ++k) row[k] = view.data + slot[i + k] * row_stride;
         for (std::size_t a = from; a < feature.size(); ++a) {
-          const std::size_t j = static_cast<std::size_t>(feature[a]);
-          const float unit = view.rows->unit[j];
-          float* out = values_.data() + a * stride_ + i;
-          for (std::size_t k = 0; k < size; ++k) out[k] = unit * static_cast<float>(row[k][j]);
+          const auto j = static_cast<std::size_t>(feature[a]);
+          T* out = values_.data() + a * stride_ + i;
+          for (std::size_t k = 0; k < size; ++k) out[k] = row[k][j];
         }
       }
     });
     for (std::size_t a = from; a < feature.size(); ++a)
       std::fill(values_.begin() + static_cast<std::ptrdiff_t>(a * stride_ + points_),
-                values_.begin() + static_cast<std::ptrdiff_t>((a + 1) * stride_), 0.0f);
+                values_.begin() + static_cast<std::ptrdiff_t>((a + 1) * stride_), T(0));
   }
 
-  double dot(std::size_t a, const float* v) const { return simd().dot(column(a), v, stride_); }
-  void add_scaled(std::size_t a, float z, float* y) const {
-    simd().add_scaled(z, column(a), y, stride_);
+  double dot(std::size_t a, const float* v) const {
+    return unit(a) * loops().dot(column(a), v, stride_);
   }
-  void add_weighted(std::size_t a, float z, const float* h, float* y) const {
-    simd().add_weighted(z, h, column(a), y, stride_);
+  // y += z x_a over the points [begin, end).
+  void add_scaled(std::size_t a, double z, float* y, std::size_t begin, std::size_t end) const {
+    loops().add_scaled(static_cast<float>(z * unit(a)), column(a) + begin, y + begin, end - begin);
+  }
+  void add_weighted(std::size_t a, double z, const float* h, float* y) const {
+    loops().add_weighted(static_cast<float>(z * unit(a)), h, column(a), y, stride_);
   }
   void moments(std::size_t a, const float* h, double* first, double* second) const {
-    simd().moments(column(a), h, stride_, first, second);
+    loops().moments(column(a), h, stride_, first, second);
+    *first *= unit(a);
+    *second *= unit(a) * unit(a);
+  }
+  // Lower triangle of sum_i h[i] x_a[i] x_b[i], row-major.
+  void gram(const float* h, Aligned<float>& scratch, std::vector<double>& out) const {
+    const std::size_t size = feature.size();
+    scratch.resize(2 * size * 512);
+    out.resize(size * size);
+    loops().gram(values_.data(), stride_, size, h, stride_, scratch.data(), out.data());
+    for (std::size_t a = 0; a < size; ++a)
+      for (std::size_t b = 0; b <= a; ++b) out[a * size + b] *= unit(a) * unit(b);
   }
 
  private:
+  static const ColumnLoops<T>& loops() { return simd().columns<T>(); }
+  const T* column(std::size_t a) const { return values_.data() + a * stride_; }
+  double unit(std::size_t a) const { return static_cast<double>(unit_[a]); }
+
   std::size_t points_ = 0, stride_ = 0;
-  Aligned<float> values_;
+  Aligned<T> values_;
+  std::vector<float> unit_;
 };
 
 // Columns as lists of (point, value).
@@ -111,12 +131,13 @@ class SparseBlock {
       total += static_cast<double>(value_[e]) * static_cast<double>(v[point_[e]]);
     return total;
   }
-  void add_scaled(std::size_t a, float z, float* y) const {
-    for (std::size_t e = begin_[a]; e < begin_[a + 1]; ++e) y[point_[e]] += z * value_[e];
-  }
-  void add_weighted(std::size_t a, float z, const float* h, float* y) const {
+  void add_scaled(std::size_t a, double z, float* y) const {
     for (std::size_t e = begin_[a]; e < begin_[a + 1]; ++e)
-      y[point_[e]] += z * h[point_[e]] * value_[e];
+      y[point_[e]] += static_cast<float>(z) * value_[e];
+  }
+  void add_weighted(std::size_t a, double z, const float* h, float* y) const {
+    for (std::size_t e = begin_[a]; e < begin_[a + 1]; ++e)
+      y[point_[e]] += static_cast<float>(z) * h[point_[e]] * value_[e];
   }
   void moments(std::size_t a, const float* h, double* first, double* second) const {
     double one = 0, two = 0;
@@ -143,7 +164,7 @@ class SparseBlock {
 
 template <class Rows>
 struct BlockOf {
-  using type = DenseBlock;
+  using type = DenseBlock<typename Rows::Value>;
 };
 template <>
 struct BlockOf<SparseRows> {

@@ -60,7 +60,7 @@ class LogisticSolver {
   // Small problems keep every column in the block; others grow a working set.
   static constexpr std::size_t kAllColumns = 64;
   static constexpr std::size_t kGramColumns = 64;
-  static constexpr std::size_t kBlockLimit = std::size_t{1} << 26;  // floats in the block
+  static constexpr std::size_t kBlockLimit = std::size_t{1} << 26;  // entries of the block
 
   // The plane we are given, unless the best constant is better: pseudolabels may have turned over.
   void begin_at(const View<Rows>& view, const std::uint32_t* slot, const Plane& start,
@@ -103,13 +103,11 @@ class LogisticSolver {
     if constexpr (Block::kDense) {
       for_pieces(team, block_.stride(), 2048, [&](std::size_t begin, std::size_t end, int) {
         for (std::size_t a = 0; a < v.size(); ++a)
-          if (v[a] != 0)
-            simd().add_scaled(static_cast<float>(v[a]), block_.column(a) + begin, y + begin,
-                              end - begin);
+          if (v[a] != 0) block_.add_scaled(a, v[a], y, begin, end);
       });
     } else {
       for (std::size_t a = 0; a < v.size(); ++a)
-        if (v[a] != 0) block_.add_scaled(a, static_cast<float>(v[a]), y);
+        if (v[a] != 0) block_.add_scaled(a, v[a], y);
     }
   }
 
@@ -201,10 +199,7 @@ class LogisticSolver {
     const std::size_t size = w_.size();
     if (size == 0) return;
     if constexpr (Block::kDense) {
-      scratch_.resize(size * 512);
-      hessian_.resize(size * size);
-      simd().gram(block_.column(0), block_.stride(), size, h_.data(), block_.stride(),
-                  scratch_.data(), hessian_.data());
+      block_.gram(h_.data(), scratch_, hessian_);
       for (std::size_t a = 0; a < size; ++a) {
         double one, two;
         block_.moments(a, h_.data(), &one, &two);
@@ -265,7 +260,7 @@ class LogisticSolver {
         if (z == 0) continue;
         largest = std::max(largest, z * z * h);
         d_[a] += z;
-        block_.add_weighted(a, static_cast<float>(z), h_.data(), q_.data());
+        block_.add_weighted(a, z, h_.data(), q_.data());
         kappa -= z * mean_[a];
       }
       if (sweep == 0) first = largest;
@@ -287,7 +282,8 @@ class LogisticSolver {
       const double after = penalty(goal_, options);
       const double decrease = length * promised + after - before;
       std::copy(f_.begin(), f_.end(), trial_.begin());
-      simd().add_scaled(static_cast<float>(length), move_.data(), trial_.data(), trial_.size());
+      simd().floats.add_scaled(static_cast<float>(length), move_.data(), trial_.data(),
+                               trial_.size());
       LogisticSums sums;
       simd().logistic(trial_.data(), c_.data(), t_.data(), trial_.size(), trial_r_.data(),
                       trial_h_.data(), &sums);

@@ -152,7 +152,7 @@ class ByteGrids {
   bool hold(const Real* x) const {
     int off = 0;
     for (std::size_t k = 0; k < count_; ++k) {
-      const float code = static_cast<float>(x[k] - low_[k]) * inverse_[k];
+      const float code = static_cast<float>((x[k] - low_[k]) * inverse_[k]);
       const float rest = code - static_cast<float>(static_cast<std::int32_t>(code + 0.5f));
       off |= (rest > kTolerance) | (rest < -kTolerance);
     }
@@ -180,11 +180,10 @@ class ByteGrids {
 
   void set_step(std::size_t k, double step) {  // the range is a whole number of steps
     step_[k] = step > 0 ? range_[k] / std::nearbyint(range_[k] / step) : 0.0;
-    inverse_[k] = step > 0 ? static_cast<float>(1.0 / step_[k]) : 0.0f;
+    inverse_[k] = static_cast<Real>(step > 0 ? 1.0 / step_[k] : 0.0);
   }
   std::size_t count_;
-  Real low_[kStripe];
-  float inverse_[kStripe];
+  Real low_[kStripe], inverse_[kStripe];
   double range_[kStripe], step_[kStripe];
 };
 

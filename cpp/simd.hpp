@@ -29,6 +29,22 @@ struct LogisticSums {
   double curvature = 0;  // of the bias
 };
 
+// Loops over the columns of a node problem, stored as T. Vectors are padded to a multiple of 16
+// with zeros, so n is always the padded length.
+template <class T>
+struct ColumnLoops {
+  double (*dot)(const T* x, const float* v, std::size_t n);
+  void (*add_scaled)(float a, const T* x, float* y, std::size_t n);  // y += a x
+  void (*add_weighted)(float a, const float* h, const T* x, float* y,
+                       std::size_t n);  // y += a h x
+  void (*moments)(const T* x, const float* h, std::size_t n, double* first,
+                  double* second);  // sums of h x and h x^2
+  // Gram matrix sum_i h[i] x_a[i] x_b[i] of `count` columns, lower triangle, row-major, leading
+  // dimension `count`; scratch holds 2 * count * 512 floats.
+  void (*gram)(const T* columns, std::size_t column_stride, std::size_t count, const float* h,
+               std::size_t n, float* scratch, double* out);
+};
+
 struct Simd {
   const char* name;
 
@@ -55,20 +71,20 @@ struct Simd {
                     const std::uint32_t* slot, std::size_t count, const std::int32_t* start,
                     std::int32_t root, std::int32_t* leaf);
 
-  // The loops of the logistic node problem; vectors are padded to a multiple of 16 with zero
-  // weight (c = 0), so n is always the padded length.
-  double (*dot)(const float* a, const float* b, std::size_t n);
-  void (*add_scaled)(float a, const float* x, float* y, std::size_t n);  // y += a x
-  void (*add_weighted)(float a, const float* h, const float* x, float* y,
-                       std::size_t n);  // y += a h x
-  void (*moments)(const float* x, const float* h, std::size_t n, double* first,
-                  double* second);  // h x, h x^2
+  ColumnLoops<float> floats;
+  ColumnLoops<std::uint8_t> bytes;
+
+  // Residuals and curvatures of the logistic loss at scores f; padding has weight c = 0.
   void (*logistic)(const float* f, const float* c, const float* t, std::size_t n, float* residual,
                    float* curvature, LogisticSums* sums);
-  // Gram matrix sum_i h[i] x_a[i] x_b[i] of `count` columns, lower triangle, row-major, leading
-  // dimension `count`; scratch holds count * 512 floats.
-  void (*gram)(const float* columns, std::size_t column_stride, std::size_t count, const float* h,
-               std::size_t n, float* scratch, double* out);
+
+  template <class T>
+  const ColumnLoops<T>& columns() const {
+    if constexpr (sizeof(T) == 1)
+      return bytes;
+    else
+      return floats;
+  }
 };
 
 // The best table this processor can run.

@@ -201,39 +201,45 @@ void route_f64(const DenseTree<double>& tree, const double* rows, std::size_t st
 
 // ---- points of a node problem -------------------------------------------------------------------
 
-double dot(const float* a, const float* b, std::size_t n) {
+// T is float or byte: the columns of a block as they are stored.
+template <class T>
+double dot(const T* x, const float* v, std::size_t n) {
   double total = 0;
   for (std::size_t s = 0; s < n; s += kBlock) {
     const std::size_t e = s + kBlock < n ? s + kBlock : n;
-    F16 u = {}, v = {}, w = {}, x = {};
+    F16 a = {}, b = {}, c = {}, d = {};
     std::size_t i = s;
     for (; i + 64 <= e; i += 64) {
-      u += load<F16>(a + i) * load<F16>(b + i);
-      v += load<F16>(a + i + 16) * load<F16>(b + i + 16);
-      w += load<F16>(a + i + 32) * load<F16>(b + i + 32);
-      x += load<F16>(a + i + 48) * load<F16>(b + i + 48);
+      a += row_lanes<F16>(x + i) * load<F16>(v + i);
+      b += row_lanes<F16>(x + i + 16) * load<F16>(v + i + 16);
+      c += row_lanes<F16>(x + i + 32) * load<F16>(v + i + 32);
+      d += row_lanes<F16>(x + i + 48) * load<F16>(v + i + 48);
     }
-    for (; i < e; i += 16) u += load<F16>(a + i) * load<F16>(b + i);
-    total += static_cast<double>(sum((u + v) + (w + x)));
+    for (; i < e; i += 16) a += row_lanes<F16>(x + i) * load<F16>(v + i);
+    total += static_cast<double>(sum((a + b) + (c + d)));
   }
   return total;
 }
-void add_scaled(float a, const float* x, float* y, std::size_t n) {
-  const F16 s = splat(a);
-  for (std::size_t i = 0; i < n; i += 16) store(y + i, load<F16>(y + i) + s * load<F16>(x + i));
-}
-void add_weighted(float a, const float* h, const float* x, float* y, std::size_t n) {
+template <class T>
+void add_scaled(float a, const T* x, float* y, std::size_t n) {
   const F16 s = splat(a);
   for (std::size_t i = 0; i < n; i += 16)
-    store(y + i, load<F16>(y + i) + s * (load<F16>(h + i) * load<F16>(x + i)));
+    store(y + i, load<F16>(y + i) + s * row_lanes<F16>(x + i));
 }
-void moments(const float* x, const float* h, std::size_t n, double* first, double* second) {
+template <class T>
+void add_weighted(float a, const float* h, const T* x, float* y, std::size_t n) {
+  const F16 s = splat(a);
+  for (std::size_t i = 0; i < n; i += 16)
+    store(y + i, load<F16>(y + i) + s * (load<F16>(h + i) * row_lanes<F16>(x + i)));
+}
+template <class T>
+void moments(const T* x, const float* h, std::size_t n, double* first, double* second) {
   double total1 = 0, total2 = 0;
   for (std::size_t s = 0; s < n; s += kBlock) {
     const std::size_t e = s + kBlock < n ? s + kBlock : n;
     F16 one = {}, two = {};
     for (std::size_t i = s; i < e; i += 16) {
-      const F16 v = load<F16>(x + i), w = load<F16>(h + i) * v;
+      const F16 v = row_lanes<F16>(x + i), w = load<F16>(h + i) * v;
       one += w;
       two += w * v;
     }
@@ -307,17 +313,23 @@ void logistic(const float* f, const float* c, const float* t, std::size_t n, flo
   *sums = total;
 }
 
-// Tiles of 4 x 4 columns over runs of 512 points; the scaled copies stay in the cache.
-void gram(const float* columns, std::size_t column_stride, std::size_t count, const float* h,
+// Tiles of 4 x 4 columns over runs of 512 points; copies of a run, plain and scaled by h, stay in
+// the cache.
+template <class T>
+void gram(const T* columns, std::size_t column_stride, std::size_t count, const float* h,
           std::size_t n, float* scratch, double* out) {
   constexpr std::size_t kRun = 512;
+  float* plain = scratch + count * kRun;
   for (std::size_t a = 0; a < count * count; ++a) out[a] = 0;
   for (std::size_t s = 0; s < n; s += kRun) {
     const std::size_t length = s + kRun < n ? kRun : n - s;
     for (std::size_t a = 0; a < count; ++a) {
-      const float* x = columns + a * column_stride + s;
-      for (std::size_t i = 0; i < length; i += 16)
-        store(scratch + a * kRun + i, load<F16>(x + i) * load<F16>(h + s + i));
+      const T* x = columns + a * column_stride + s;
+      for (std::size_t i = 0; i < length; i += 16) {
+        const F16 v = row_lanes<F16>(x + i);
+        store(plain + a * kRun + i, v);
+        store(scratch + a * kRun + i, v * load<F16>(h + s + i));
+      }
     }
     for (std::size_t a = 0; a < count; a += 4)
       for (std::size_t b = 0; b <= a; b += 4) {
@@ -325,7 +337,7 @@ void gram(const float* columns, std::size_t column_stride, std::size_t count, co
         const float* y[4];
         for (std::size_t k = 0; k < 4; ++k) {  // past the end: repeat the last column, not stored
           x[k] = scratch + (a + k < count ? a + k : count - 1) * kRun;
-          y[k] = columns + (b + k < count ? b + k : count - 1) * column_stride + s;
+          y[k] = plain + (b + k < count ? b + k : count - 1) * kRun;
         }
         F16 tile[4][4] = {};
         for (std::size_t i = 0; i < length; i += 16) {
@@ -360,12 +372,10 @@ const Simd SILVA_JOIN(simd_, SILVA_ISA) = {
     route_f32,
     route_u8,
     route_f64,
-    dot,
-    add_scaled,
-    add_weighted,
-    moments,
+    {dot<float>, add_scaled<float>, add_weighted<float>, moments<float>, gram<float>},
+    {dot<std::uint8_t>, add_scaled<std::uint8_t>, add_weighted<std::uint8_t>, moments<std::uint8_t>,
+     gram<std::uint8_t>},
     logistic,
-    gram,
 };
 
 }  // namespace silva

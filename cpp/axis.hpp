@@ -2,8 +2,8 @@
 //
 //   min over feature j, threshold, direction   sum_i c_i [point i sent to its worse side] + price,
 //
-// against sending every point to one side, which costs no price (seed 000, section 3.1, with one
-// feature a node). Given  rows, preference a_i = +c_i (better right) or -c_i (better left).
+// against sending every point to one side, which costs no price (LapTAO paper, section 3.1, with
+// one feature a node). Given  rows, preference a_i = +c_i (better right) or -c_i (better left).
 // Returned  the best plane: one coefficient of +1 or -1, or none.
 #pragma once
 

@@ -2,8 +2,8 @@
 //
 //   min over w, b   sum_i c_i log(1 + exp(-s_i (w . x_i + b))) + l1 |w|_1 + l2/2 |w|_2^2,
 //
-// the convex stand-in for the weighted 0/1 problem of a decision node (seed 002, eq. 4; seed 000,
-// section 3.2). The bias carries no penalty.
+// the convex stand-in for the weighted 0/1 problem of a decision node (boosted TAO paper, eq. 4;
+// LapTAO paper, section 3.2). The bias carries no penalty.
 //
 // Given   the points' rows, weights c_i > 0, sides t_i in {0, 1} (s_i = 2 t_i - 1), a plane to
 //         start from. Returned  the improved plane.

@@ -1,4 +1,5 @@
-// Tree alternating optimisation (seed 000, figure 6; seed 002, algorithm 2): the state of one fit.
+// Tree alternating optimisation (LapTAO paper, figure 6; boosted TAO paper, algorithm 2): the state
+// of one fit.
 //
 //   min over the tree   sum_i loss(y_i, T(x_i)) + alpha * sum over nodes of penalty(node)
 //

@@ -11,7 +11,7 @@ class Oblique:
 
     Minimises ``sum_i c_i log(1 + exp(-s_i f(x_i))) + alpha |w|_1 + l2/2 |w|_2^2`` over
     f(x) = w·x + b in scaled units: the convex stand-in for the weighted 0/1 problem of a decision
-    node (seed 002, eq. 4; seed 000, section 3.2).
+    node (boosted TAO paper, eq. 4; LapTAO paper, section 3.2).
 
     Attributes
     ----------

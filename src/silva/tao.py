@@ -1,6 +1,6 @@
 """Tree alternating optimisation: a tree in, a better tree out.
 
-Minimises, over the hyperplanes and leaves of a tree of given shape (seed 002, eq. 2),
+Minimises, over the hyperplanes and leaves of a tree of given shape (boosted TAO paper, eq. 2),
 
     E(T) = sum_n weight_n · loss(y_n, T(x_n)) + sum over decision nodes of penalty(node)
 

@@ -1,7 +1,7 @@
 """The one tree that every learner returns: frozen flat arrays and the functions that read them.
 
 A decision node sends a row x to the right child when ``coefficients[node] @ x >= threshold[node]``
-and to the left child otherwise (seed papers: f(x) = wᵀx + w₀ ≥ 0 goes right). A leaf answers
+and to the left child otherwise (the papers: f(x) = wᵀx + w₀ ≥ 0 goes right). A leaf answers
 ``values[leaf]``, plus ``slopes[leaf] @ x`` where it has a linear part.
 """
 
@@ -107,8 +107,8 @@ class Tree:
         """Numbers needed to write the tree down.
 
         Non-zero coefficients and a threshold for a decision node (two for an axis-aligned one),
-        the answer of a leaf, as seed 002 counts them, except that it leaves out the thresholds of
-        oblique nodes.
+        the answer of a leaf. The boosted TAO paper counts the same, less the thresholds of oblique
+        nodes.
         """
         leaves = (
             self.values.size

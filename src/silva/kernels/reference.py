@@ -4,8 +4,7 @@ One formula a function, float64 throughout, for small data: sparse training rows
 and the loss of every row in every leaf stands in one matrix. What is minimised is what
 `silva.kernels.cpu` minimises; how is different on purpose. A node's logistic problem is solved to
 the end by a bound-constrained quasi-Newton method, an axis split by trying all of them, a linear
-leaf from its rows every time. Seed 000 is LapTAO (sections 3.1 and 3.2), seed 002 boosting over
-TAO trees (section IV).
+leaf from its rows every time. docs/tao.md lists the papers: LapTAO is [3], boosted TAO is [4].
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ def route(
 
 
 def logistic_plane(X: Array, weight: Array, side: Array, split: Oblique) -> tuple[Array, float]:
-    """Return the sparse hyperplane of a node (seed 002, eq. 4; seed 000, section 3.2).
+    """Return the sparse hyperplane of a node (boosted TAO paper, eq. 4; LapTAO paper, section 3.2).
 
     Minimises ``sum_i c_i log(1 + exp(-s_i (w·x_i + b))) + alpha |w|_1 + l2/2 |w|_2^2`` with
     s = ±1 for right and left. With w = u - v, u and v >= 0, the norm is the sum of u and v and the
@@ -134,7 +133,7 @@ def logistic_plane(X: Array, weight: Array, side: Array, split: Oblique) -> tupl
 def axis_plane(X: Array, weight: Array, side: Array, split: Axis) -> tuple[Array, float]:
     """Return the best single-feature test of a node, by trying them all.
 
-    Minimises the weight sent to its worse side, plus alpha for a test (seed 000, section 3.1, with
+    Minimises the weight sent to its worse side, plus alpha for a test (LapTAO paper, section 3.1, with
     one feature). Sending all rows to one side needs no test. The first of equals wins: by feature,
     by threshold, larger values to the right before larger values to the left.
     """
@@ -170,12 +169,12 @@ def best_plane(X: Array, weight: Array, side: Array, split: Split) -> tuple[Arra
 
 
 def misrouted(X: Array, weight: Array, side: Array, w: Array, bias: float) -> float:
-    """Return the weight that a plane sends to its worse side (seed 002, eq. 4)."""
+    """Return the weight that a plane sends to its worse side (boosted TAO paper, eq. 4)."""
     return float(weight[(X @ w + bias >= 0) != (side > 0)].sum())
 
 
 def plane_price(w: Array, split: Split) -> float:
-    """Return the penalty phi of a node in seed 002, eq. 2: its L1 norm, or one for a test."""
+    """Return the penalty phi of a node in boosted TAO paper, eq. 2: its L1 norm, or one for a test."""
     size = abs(w).sum() if isinstance(split, Oblique) else float(w.any())
     return float(split.alpha * size)
 
@@ -224,7 +223,7 @@ class LeafModel(Protocol):
 
 
 class _ShareLeaves:
-    """Class shares: the weighted vote of a leaf's rows (seed 002, algorithm 2)."""
+    """Class shares: the weighted vote of a leaf's rows (boosted TAO paper, algorithm 2)."""
 
     def __init__(self, leaves: ClassShares, weight: Array, n_leaves: int) -> None:
         self.weight, self.table = weight, CLASS_LOSSES[leaves.loss]
@@ -260,7 +259,7 @@ class _ShareLeaves:
 
 
 class _MeanLeaves:
-    """The weighted mean of the targets (seed 000, section 3.1)."""
+    """The weighted mean of the targets (LapTAO paper, section 3.1)."""
 
     def __init__(self, leaves: Mean, weight: Array, n_leaves: int) -> None:
         self.targets, self.weight = leaves.targets.astype(np.float64), weight
@@ -329,7 +328,7 @@ def ridge_regression(Z: Array, y: Array, weight: Array, ridge: float) -> Array:
 
 
 class Session:
-    """One tree being optimised (seed 000, section 3.1; seed 002, algorithm 2)."""
+    """One tree being optimised (LapTAO paper, section 3.1; boosted TAO paper, algorithm 2)."""
 
     def __init__(
         self,
@@ -361,7 +360,7 @@ class Session:
         return pack(self._weights, self._bias)
 
     def penalty(self) -> float:
-        """Return the price of all decision nodes (seed 002, eq. 2)."""
+        """Return the price of all decision nodes (boosted TAO paper, eq. 2)."""
         nodes = sum(plane_price(w, self._split) for w in self._weights)
         return nodes + self._model.penalty()
 
@@ -410,12 +409,14 @@ class Session:
         return np.flatnonzero(np.isin(self._leaf, numbers))
 
     def _update_node(self, node: int) -> None:
-        """Solve the reduced problem of one decision node (seed 002, eqs. 3 and 4).
+        """Solve the reduced problem of one decision node (boosted TAO paper, eqs. 3 and 4).
 
         Each row goes down both children; the pseudolabel is the better side, the weight what it
         gains there. Rows that lose the same on both sides have no say.
         """
         rows = self._rows_at(node)
+        if not rows.size:
+            return
         leaf = np.stack([self._reached(rows, c[node]) for c in (self._left, self._right)])
         loss = self._losses[rows, leaf]
         gain = loss[0] - loss[1]

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import make_classification
 from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, ShuffleSplit
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
@@ -24,18 +24,21 @@ DEPTHS = (*range(2, 21), None)
 QUICK_DEPTHS = (3, 8)
 PRUNING = (0.0, 1e-3)
 YDF_DEPTHS = (4, 6, 8, 10, 12, 16)
-LINEAR_TREE_GRID = {"max_depth": (3, 5, 7, 10), "min_samples_leaf": (0.1, 0.01)}
+REGRESSION_GRID = {"max_depth": (4, 6, 8, 10, 12, 15, 20, None), "min_samples_leaf": (1, 5, 20)}
+LINEAR_TREE_GRID = {"max_depth": (3, 5, 7), "min_samples_leaf": (0.1, 0.01)}
+LINEAR_TREE_ROWS = 2000  # that its grid is searched on; a fit on all rows takes minutes
 
 
 def cart_classifier(seed, inner_folds, quick=False):
     """CART with depth and pruning by inner cross-validation."""
-    return _tuned_cart(DecisionTreeClassifier(random_state=seed), inner_folds, quick)
+    grid = {"max_depth": QUICK_DEPTHS if quick else DEPTHS, "ccp_alpha": PRUNING}
+    return _tuned(DecisionTreeClassifier(random_state=seed), grid, inner_folds)
 
 
 def cart_regressor(seed, inner_folds, quick=False):
-    """CART for regression, the target standardised so that the pruning has no units."""
-    tree = _tuned_cart(DecisionTreeRegressor(random_state=seed), inner_folds, quick)
-    return TransformedTargetRegressor(tree, transformer=StandardScaler())
+    """CART for regression with depth and smallest leaf by inner cross-validation."""
+    grid = {"max_depth": QUICK_DEPTHS} if quick else REGRESSION_GRID
+    return _tuned(DecisionTreeRegressor(random_state=seed), grid, inner_folds)
 
 
 def treeple_oblique(seed, inner_folds, quick=False):
@@ -47,15 +50,20 @@ def treeple_oblique(seed, inner_folds, quick=False):
 
 
 def linear_tree(seed, inner_folds, quick=False):
-    """Return linear-tree's greedy tree of linear regressions, tuned by inner folds.
+    """Return linear-tree's greedy tree of linear regressions, tuned on some of the rows.
 
     Its default leaves hold a tenth of the rows, too many for most sets, and it rounds losses to
     five decimals, which stops it at targets of small range: hence the grid and the scaled target.
     """
     from lineartree import LinearTreeRegressor
 
-    grid = {"max_depth": (3,)} if quick else LINEAR_TREE_GRID
-    tree = _tuned(LinearTreeRegressor(LinearRegression()), grid, inner_folds)
+    grid, rows = (
+        LINEAR_TREE_GRID,
+        ShuffleSplit(1, train_size=LINEAR_TREE_ROWS, test_size=LINEAR_TREE_ROWS, random_state=seed),
+    )
+    if quick:
+        grid, rows = {"max_depth": (3,)}, inner_folds
+    tree = _tuned(LinearTreeRegressor(LinearRegression(), max_bins=10), grid, rows)
     return TransformedTargetRegressor(tree, transformer=StandardScaler())
 
 
@@ -131,12 +139,6 @@ def _try_out(name, build):
         raise Unavailable(f"{name}, not installed ({error})") from error
     except Exception as error:
         raise Unavailable(f"{name}, does not run with these versions ({error})") from error
-
-
-def _tuned_cart(estimator, inner_folds, quick):
-    """CART over the grid of depths and prunings."""
-    grid = {"max_depth": QUICK_DEPTHS if quick else DEPTHS, "ccp_alpha": PRUNING}
-    return _tuned(estimator, grid, inner_folds)
 
 
 def _tuned(estimator, grid, inner_folds):

@@ -133,9 +133,9 @@ def logistic_plane(X: Array, weight: Array, side: Array, split: Oblique) -> tupl
 def axis_plane(X: Array, weight: Array, side: Array, split: Axis) -> tuple[Array, float]:
     """Return the best single-feature test of a node, by trying them all.
 
-    Minimises the weight sent to its worse side, plus alpha for a test (LapTAO paper, section 3.1, with
-    one feature). Sending all rows to one side needs no test. The first of equals wins: by feature,
-    by threshold, larger values to the right before larger values to the left.
+    Minimises the weight sent to its worse side, plus alpha for a test (LapTAO paper, section 3.1,
+    with one feature). Sending all rows to one side needs no test. The first of equals wins: by
+    feature, by threshold, larger values to the right before larger values to the left.
     """
     preference = np.where(side > 0, weight, -weight)  # what a row gains on the right
     total, tie = preference.sum(), 1e-6 * weight.sum()  # rounding must not decide between equals
@@ -174,7 +174,7 @@ def misrouted(X: Array, weight: Array, side: Array, w: Array, bias: float) -> fl
 
 
 def plane_price(w: Array, split: Split) -> float:
-    """Return the penalty phi of a node in boosted TAO paper, eq. 2: its L1 norm, or one for a test."""
+    """Return a node's penalty phi (boosted TAO paper, eq. 2): its L1 norm, or one for a test."""
     size = abs(w).sum() if isinstance(split, Oblique) else float(w.any())
     return float(split.alpha * size)
 

@@ -23,7 +23,7 @@ from benchmarks.table import skip
 DEPTHS = (*range(2, 21), None)
 QUICK_DEPTHS = (3, 8)
 PRUNING = (0.0, 1e-3)
-YDF_DEPTHS = (4, 6, 8, 10, 12, 16)
+OBLIQUE_DEPTHS = (4, 6, 8, 10, 12, 16)
 REGRESSION_GRID = {"max_depth": (4, 6, 8, 10, 12, 15, 20, None), "min_samples_leaf": (1, 5, 20)}
 LINEAR_TREE_GRID = {"max_depth": (3, 5, 7), "min_samples_leaf": (0.1, 0.01)}
 LINEAR_TREE_ROWS = 2000  # that its grid is searched on; a fit on all rows takes minutes
@@ -45,7 +45,7 @@ def treeple_oblique(seed, inner_folds, quick=False):
     """Return treeple's greedy oblique tree, the depth by inner cross-validation."""
     from treeple.tree import ObliqueDecisionTreeClassifier
 
-    grid = {"max_depth": QUICK_DEPTHS if quick else DEPTHS}
+    grid = {"max_depth": QUICK_DEPTHS if quick else OBLIQUE_DEPTHS}
     return _tuned(ObliqueDecisionTreeClassifier(random_state=seed), grid, inner_folds)
 
 
@@ -105,7 +105,7 @@ def ydf_sparse_oblique(seed, inner_folds, quick=False):
     """Return YDF's sparse oblique tree, pruned by itself or of limited depth, by inner folds."""
     grid = [{"validation_ratio": [0.1]}]
     if not quick:
-        grid.append({"validation_ratio": [0.0], "max_depth": YDF_DEPTHS})
+        grid.append({"validation_ratio": [0.0], "max_depth": OBLIQUE_DEPTHS})
     return _tuned(YdfSparseObliqueTree(random_state=seed), grid, inner_folds)
 
 

@@ -2,11 +2,11 @@
 
 R² by 3-fold cross-validation; every method reads the same numeric columns and the same folds. Ours
 are `TAOTreeRegressor()` and `TAOTreeRegressor(leaf="linear")`, untuned. CART has its depth (4 to
-20, unlimited) and smallest leaf (1, 5, 20 rows) chosen by 3 inner folds. linear-tree's tree of linear
-regressions, with 10 candidate thresholds a column, has its depth (3, 5, 7) and smallest leaf (a tenth
-or a hundredth of the rows) chosen on 2000 training and 2000 other rows, on a standardised target: it
-takes minutes a fit. The forest of 100 trees is shown as the ceiling and not ranked; the lead is over
-the best single tree of the others.
+20, unlimited) and smallest leaf (1, 5, 20 rows) chosen by 3 inner folds. linear-tree's tree of
+linear regressions, with 10 candidate thresholds a column, has its depth (3, 5, 7) and smallest leaf
+(a tenth or a hundredth of the rows) chosen on 2000 training and 2000 other rows, on a standardised
+target: it takes minutes a fit. The forest of 100 trees is shown as the ceiling and not ranked; the
+lead is over the best single tree of the others.
 """
 
 from __future__ import annotations

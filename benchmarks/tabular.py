@@ -3,9 +3,10 @@
 Accuracy in percent by stratified 5-fold cross-validation; every method reads the same numeric
 columns (categories as the integer codes of the files) and the same folds. Ours is
 `TAOTreeClassifier()` untuned. CART has its depth (2 to 20, unlimited) and pruning (`ccp_alpha` 0 or
-0.001) chosen by 3 inner folds, treeple's oblique tree its depth in the same way; YDF's sparse
-oblique CART tree either prunes itself on a tenth of its training rows or has a limited depth,
-whichever the inner folds prefer. The lead over the best peer is in points; rank 1 is best.
+0.001) chosen by 3 inner folds, treeple's oblique tree its depth (4 to 16) in the same way; YDF's
+sparse oblique CART tree either prunes itself on a tenth of its training rows or has a limited depth
+(4 to 16), whichever the inner folds prefer. The lead over the best peer is in points; rank 1 is
+best.
 """
 
 from __future__ import annotations

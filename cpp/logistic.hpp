@@ -59,7 +59,7 @@ class LogisticSolver {
  private:
   // Small problems keep every column in the block; others grow a working set.
   static constexpr std::size_t kAllColumns = 64;
-  static constexpr std::size_t kGramColumns = 64;
+  static constexpr std::size_t kGramColumns = 24;
   static constexpr std::size_t kBlockLimit = std::size_t{1} << 26;  // entries of the block
 
   // The plane we are given, unless the best constant is better: pseudolabels may have turned over.

@@ -248,18 +248,17 @@ class Session final : public SessionBase {
     std::fill(leaf_start_.begin(), leaf_start_.end(), 0);
     for (std::int32_t leaf : own_) ++leaf_start_[static_cast<std::size_t>(leaf) + 1];
     for (std::size_t l = 1; l < leaf_start_.size(); ++l) leaf_start_[l] += leaf_start_[l - 1];
-    std::vector<std::int32_t> leaf_of(n), own(n);
-    for (std::size_t p = 0; p < n; ++p) leaf_of[order_[p]] = own_[p];
+    leaf_of_.resize(n);  // kept between passes: new memory costs more than the sort
+    next_order_.resize(n);
+    for (std::size_t p = 0; p < n; ++p) leaf_of_[order_[p]] = own_[p];
     std::vector<std::size_t> next(leaf_start_.begin(), leaf_start_.end() - 1);
-    std::vector<std::uint32_t> order(n);
     for (std::size_t i = 0; i < n; ++i) {
-      const std::size_t place = next[static_cast<std::size_t>(leaf_of[i])]++;
-      order[place] = static_cast<std::uint32_t>(i);
-      own[place] = leaf_of[i];
+      const std::size_t place = next[static_cast<std::size_t>(leaf_of_[i])]++;
+      next_order_[place] = static_cast<std::uint32_t>(i);
+      own_[place] = leaf_of_[i];
     }
-    own_.swap(own);
-    const bool same = order == order_ && placed_;
-    order_.swap(order);
+    const bool same = next_order_ == order_ && placed_;
+    order_.swap(next_order_);
     if (same) return;
     placed_ = true;
     leaves_->reorder(order_);
@@ -399,13 +398,33 @@ class Session final : public SessionBase {
       plane.bias = prefers_right > 0 ? 1.0f : -1.0f;
     } else {
       if (options_.split != SplitKind::kAxis)
-        plane = work.solver.solve(view(), work.slot.data(), work.slot.size(), work.weight.data(),
-                                  work.side.data(), from_current ? planes_[node] : Plane{},
-                                  options_.logistic, team);
+        plane = solve_oblique(from_current ? planes_[node] : Plane{}, work, team);
       if (options_.split != SplitKind::kOblique)
         plane = better_on_axis(std::move(plane), work, team);
     }
     accept(node, std::move(plane), begin, end, middle, work, team);
+  }
+
+  // A hyperplane of few columns needs no more than so many points: of a larger crowd every k-th is
+  // asked, and counts k times. Points are sorted, so the sample is spread evenly and hardly changes
+  // from visit to visit.
+  Plane solve_oblique(const Plane& start, Work& work, Team& team) const {
+    const std::size_t most = std::max<std::size_t>(std::size_t{1} << 15, 128 * rows_->d);
+    const std::size_t points = work.slot.size();
+    if (points <= most)
+      return work.solver.solve(view(), work.slot.data(), points, work.weight.data(),
+                               work.side.data(), start, options_.logistic, team);
+    const double stride = static_cast<double>(points) / static_cast<double>(most);
+    std::vector<std::uint32_t> slot(most);
+    std::vector<float> weight(most), side(most);
+    for (std::size_t k = 0; k < most; ++k) {
+      const auto i = static_cast<std::size_t>(stride * static_cast<double>(k));
+      slot[k] = work.slot[i];
+      weight[k] = static_cast<float>(stride) * work.weight[i];
+      side[k] = work.side[i];
+    }
+    return work.solver.solve(view(), slot.data(), most, weight.data(), side.data(), start,
+                             options_.logistic, team);
   }
 
   // The lowest objective among `plane` (of a mixed tree), the best single feature, and no split.
@@ -489,7 +508,9 @@ class Session final : public SessionBase {
   std::vector<std::uint32_t> slot_;   // position -> storage
   std::vector<std::int32_t> own_;     // position -> leaf
   std::vector<float> own_loss_;
-  std::vector<std::size_t> leaf_start_;  // leaf -> first position
+  std::vector<std::int32_t> leaf_of_;      // original row -> leaf
+  std::vector<std::uint32_t> next_order_;  // scratch of the sort
+  std::vector<std::size_t> leaf_start_;    // leaf -> first position
   Aligned<typename Rows::Value> local_;
   bool copies_ = false, placed_ = false;
 };

@@ -13,8 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from silva.estimators.columns import Columns
 from silva.estimators.parameters import check_choice
-from silva.estimators.tao_base import TAOTree
-from silva.kernels import Matrix, Rows
+from silva.estimators.tao_base import Problem, TAOTree
 from silva.leaves import ClassShares, Leaves, Linear, Mean
 from silva.losses import squared_error
 from silva.tao import Optimised, rescale_answers
@@ -353,16 +352,8 @@ class TAOTreeRegressor(RegressorMixin, TAOTree):
             raise TypeError("a regressor has no classes")
         return float(np.average(squared_error(leaves.targets, answers), weights=weight))
 
-    def _keep(
-        self,
-        result: Optimised,
-        X: Matrix,
-        rows: Rows,
-        weight: Array,
-        columns: Columns,
-        resumed: bool,
-    ) -> None:
-        super()._keep(result, X, rows, weight, columns, resumed)
+    def _keep(self, result: Optimised, problem: Problem, columns: Columns, resumed: bool) -> None:
+        super()._keep(result, problem, columns, resumed)
         self.tree_ = rescale_answers(self.tree_, self._centre, self._unit)
 
     @property

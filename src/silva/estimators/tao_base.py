@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -31,6 +31,46 @@ ALPHAS = (0.03, 0.1, 0.3, 1.0, 3.0)
 L2 = (0.1, 1.0)  # in units of alpha; the first is used where nothing is searched
 LINEAR_COLUMNS = 2000
 LEAF_ROWS, DEEPEST = 16, 12  # a first tree keeps about this many rows in a leaf
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What a tree is fitted to.
+
+    Attributes
+    ----------
+    kernels : Kernels
+        The compute table.
+    X : matrix
+        Rows in the user's units, encoded.
+    rows : Rows
+        The same as the table stores them.
+    leaves : Leaves
+        The leaf problem with its targets.
+    weight : array
+        Positive weights of the rows.
+    n_threads : int
+    """
+
+    kernels: Kernels
+    X: Matrix
+    rows: Rows
+    leaves: Leaves
+    weight: Array
+    n_threads: int
+
+    @classmethod
+    def pose(
+        cls, kernels: Kernels, X: Matrix, leaves: Leaves, weight: Array, n_threads: int
+    ) -> Problem:
+        """Prepare the rows."""
+        rows = kernels.prepare(X, n_threads, weight)
+        return cls(kernels, X, rows, leaves, weight, n_threads)
+
+    def on(self, part: Array) -> Problem:
+        """Return the same problem on some of the rows."""
+        leaves = take_rows(self.leaves, part)
+        return Problem.pose(self.kernels, self.X[part], leaves, self.weight[part], self.n_threads)
 
 
 class TAOTree(BaseEstimator):
@@ -134,39 +174,25 @@ class TAOTree(BaseEstimator):
         self
         """
         self._check_parameters()
-        kernels = select(self.device)
         X, columns = fit_columns(self, X, missing=self.missing, max_categories=self.max_categories)
+        self._check_linear_leaves(X.shape[1])
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         leaves, weight = self._read_targets(y, weight)
-        if not weight.any():
-            raise ValueError("sample_weight must have a positive entry, got all zeros")
-        largest, smallest = weight.max(), weight[weight > 0].min()
-        if largest > 1e30 or smallest < 1e-30:
-            raise ValueError(
-                "sample_weight (times class_weight) must be zero or between 1e-30 and 1e30, got "
-                f"{smallest:g} to {largest:g}: multiply it by a constant"
-            )
+        check_weights(weight)
         if not weight.all():  # rows without weight must not move a median
             X, leaves, weight = X[weight > 0], take_rows(leaves, weight > 0), weight[weight > 0]
-
         resumed = self.warm_start and hasattr(self, "_last_tree")
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         given = self._last_tree if resumed else _given_tree(self.init)
-        if given is not None and given.n_features != X.shape[1]:
-            raise ValueError(
-                f"init is a tree over {given.n_features} columns, X has {X.shape[1]} "
-                "(categories and missing values encoded): fit both on the same columns"
-            )
-        self._check_linear_leaves(X.shape[1])
+        check_width(given, X.shape[1])
+        problem = Problem.pose(select(self.device), X, leaves, weight, self._n_threads)
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         if not resumed:
-            self._settings, self.trials_ = self._choose(kernels, X, leaves, weight, seed)
-        rows = kernels.prepare(X, self._n_threads, weight)
+            self._settings, self.trials_ = self._choose(problem, seed)
         incumbent = self._best_tree if resumed else None
         result = self._fit_one(
-            kernels, X, rows, leaves, weight, self._settings, given, incumbent, seed, callback,
-            self.verbose,
-        )  # fmt: skip
-        self._keep(result, X, rows, weight, columns, resumed)
+            problem, self._settings, given, incumbent, seed, callback, self.verbose
+        )
+        self._keep(result, problem, columns, resumed)
         return self
 
     def _check_parameters(self) -> None:
@@ -204,9 +230,7 @@ class TAOTree(BaseEstimator):
     def _n_threads(self) -> int:
         return int(effective_n_jobs(self.n_jobs))
 
-    def _choose(
-        self, kernels: Kernels, X: Matrix, leaves: Leaves, weight: Array, seed: int
-    ) -> tuple[Settings, list[Trial]]:
+    def _choose(self, problem: Problem, seed: int) -> tuple[Settings, list[Trial]]:
         """Settle what was left open: by a search if `alpha` is open, else by plain defaults.
 
         Targets that are all alike need no decision and get none.
@@ -229,14 +253,15 @@ class TAOTree(BaseEstimator):
             l2=L2[0] if self.l2 == "auto" else float(self.l2),
         )
         trials: list[Trial] = []
+        leaves = problem.leaves
         targets = leaves.codes if isinstance(leaves, ClassShares) else leaves.targets
         if (targets == targets[0]).all():
             return replace(start, depth=0), trials
         if self.alpha != "auto" and not open_depth:
             return start, trials
-        groups = row_groups(X, seed)
+        groups = row_groups(problem.X, seed)
         if self.alpha == "auto" and len(np.unique(groups)) >= 20:
-            trials = self._search(kernels, X, leaves, weight, start, grid, open_depth, groups, seed)
+            trials = self._search(problem, start, grid, open_depth, groups, seed)
             start = trials[0].settings
         if open_depth:
             start = replace(start, depth=_depth(groups, start.depth))
@@ -244,43 +269,40 @@ class TAOTree(BaseEstimator):
 
     def _search(
         self,
-        kernels: Kernels,
-        X: Matrix,
-        leaves: Leaves,
-        weight: Array,
+        problem: Problem,
         start: Settings,
         grid: list[tuple[str, Any]],
         open_depth: bool,
         groups: Array,
         seed: int,
     ) -> list[Trial]:
-        strata = (
-            leaves.codes[:, 0] if isinstance(leaves, ClassShares) else np.zeros(len(weight), int)
-        )
-        parts = []
-        for train, held_out in folds(groups, X.shape[1], strata):
-            rows = kernels.prepare(X[train], self._n_threads, weight[train])
-            parts.append((train, held_out, rows))
+        """Try candidates on folds of the rows; see `silva.estimators.selection`."""
+        X, leaves, weight = problem.X, problem.leaves, problem.weight
+        strata = np.zeros(len(weight), int)
+        if isinstance(leaves, ClassShares):
+            strata = leaves.codes[:, 0]
+        parts = [
+            (problem.on(train), groups[train], held_out)
+            for train, held_out in folds(groups, X.shape[1], strata)
+        ]
         fitted: dict[tuple[Settings, int], Tree] = {}
 
         def evaluate(settings: Settings) -> tuple[float, ...]:
             losses = []
-            for fold, (train, held_out, rows) in enumerate(parts):
+            for fold, (part, part_groups, held_out) in enumerate(parts):
                 fit = settings
                 if open_depth:
-                    fit = replace(settings, depth=_depth(groups[train], settings.depth))
+                    fit = replace(settings, depth=_depth(part_groups, settings.depth))
                 # Shrinking constant leaves needs no new fit.
                 key = (fit if self.leaf == "linear" else replace(fit, shrinkage=0.0), fold)
                 if key not in fitted:
-                    result = self._fit_one(
-                        kernels, X[train], rows, take_rows(leaves, train), weight[train], key[0],
-                        _given_tree(self.init), None, seed, None, 0,
-                    )  # fmt: skip
+                    given = _given_tree(self.init)
+                    result = self._fit_one(part, key[0], given, None, seed, None, 0)
                     if result.interrupted:
                         raise KeyboardInterrupt
                     fitted[key] = result.tree
                 tree = fitted[key] if self.leaf == "linear" else shrink(fitted[key], fit.shrinkage)
-                leaf = _leaf_numbers(kernels, tree, X[held_out], self._n_threads)
+                leaf = _leaf_numbers(problem.kernels, tree, X[held_out], problem.n_threads)
                 answers = answer(tree, leaf, X[held_out])
                 losses.append(
                     self._held_out_loss(answers, take_rows(leaves, held_out), weight[held_out])
@@ -291,11 +313,7 @@ class TAOTree(BaseEstimator):
 
     def _fit_one(
         self,
-        kernels: Kernels,
-        X: Matrix,
-        rows: Rows,
-        leaves: Leaves,
-        weight: Array,
+        problem: Problem,
         settings: Settings,
         given: Tree | None,
         incumbent: Tree | None,
@@ -304,6 +322,7 @@ class TAOTree(BaseEstimator):
         verbose: int,
     ) -> Optimised:
         """Fit one tree with everything settled."""
+        rows, leaves = problem.rows, problem.leaves
         if isinstance(leaves, Linear):
             leaves = replace(leaves, ridge=settings.shrinkage)
         split: Split = Axis(settings.alpha)
@@ -317,31 +336,24 @@ class TAOTree(BaseEstimator):
         if start is not None and settings.split == "axis":  # hyperplanes give but their shape
             keep = bool((np.diff(start.coefficients.indptr) <= 1).all())
         if start is None:
-            start, keep = self._first_tree(kernels, X, rows, leaves, weight, settings, seed)
+            start, keep = self._first_tree(problem, settings, seed)
         result = optimise(
-            kernels, X, rows, start, leaves, split, weight.astype(np.float32),
+            problem.kernels, problem.X, rows, start, leaves, split,
+            problem.weight.astype(np.float32),
             max_iter=self.max_iter,
             tol=self.tol,
             monotone=bool(self.monotone),
             keep_start=keep,
             incumbent=incumbent,
-            n_threads=self._n_threads,
+            n_threads=problem.n_threads,
             callback=callback,
             verbose=verbose,
         )  # fmt: skip
         return replace(result, tree=shrink(result.tree, settings.shrinkage))
 
-    def _first_tree(
-        self,
-        kernels: Kernels,
-        X: Matrix,
-        rows: Rows,
-        leaves: Leaves,
-        weight: Array,
-        settings: Settings,
-        seed: int,
-    ) -> tuple[Tree, bool]:
+    def _first_tree(self, problem: Problem, settings: Settings, seed: int) -> tuple[Tree, bool]:
         """Return a tree to start from, and whether its hyperplanes are worth keeping."""
+        X, rows, leaves, weight = problem.X, problem.rows, problem.leaves, problem.weight
         init = self.init
         if init == "auto":
             init = "cart" if settings.split == "axis" else self._inits[1]
@@ -349,18 +361,10 @@ class TAOTree(BaseEstimator):
             model = self._greedy_tree(settings.depth).set_params(random_state=seed)
             return greedy_start(model, X, rows, self._greedy_targets(leaves), weight), True
         direction = "axis" if settings.split == "axis" else DIRECTIONS.get(init, "means")
-        start = random_start(kernels, rows, leaves, direction, settings.depth, seed, weight)
+        start = random_start(problem.kernels, rows, leaves, direction, settings.depth, seed, weight)
         return start, False
 
-    def _keep(
-        self,
-        result: Optimised,
-        X: Matrix,
-        rows: Rows,
-        weight: Array,
-        columns: Columns,
-        resumed: bool,
-    ) -> None:
+    def _keep(self, result: Optimised, problem: Problem, columns: Columns, resumed: bool) -> None:
         earlier: list[Iteration] = self.history_ if resumed else []
         self.tree_ = result.tree
         self._best_tree, self._last_tree = result.best, result.last
@@ -370,7 +374,7 @@ class TAOTree(BaseEstimator):
         self.split_ = self._settings.split
         self.alpha_ = self._settings.alpha
         self.shrinkage_ = self._settings.shrinkage
-        share = _importances(result.tree, result.leaf, X, rows, weight)
+        share = _importances(result.tree, result.leaf, problem)
         self.feature_importances_ = np.bincount(
             columns.source, share, minlength=self.n_features_in_
         )
@@ -409,6 +413,27 @@ class TAOTree(BaseEstimator):
         return self.tree_.n_leaves
 
 
+def check_weights(weight: Array) -> None:
+    """Raise unless some rows count, none too much or too little for single precision."""
+    if not weight.any():
+        raise ValueError("sample_weight must have a positive entry, got all zeros")
+    largest, smallest = weight.max(), weight[weight > 0].min()
+    if largest > 1e30 or smallest < 1e-30:
+        raise ValueError(
+            "sample_weight (times class_weight) must be zero or between 1e-30 and 1e30, got "
+            f"{smallest:g} to {largest:g}: multiply it by a constant"
+        )
+
+
+def check_width(given: Tree | None, n_columns: int) -> None:
+    """Raise unless a given tree reads rows of this width."""
+    if given is not None and given.n_features != n_columns:
+        raise ValueError(
+            f"init is a tree over {given.n_features} columns, X has {n_columns} "
+            "(categories and missing values encoded): fit both on the same columns"
+        )
+
+
 def _depth(groups: Array, relative: int) -> int:
     """Return the depth that leaves a dozen different rows or so in a leaf, and some levels more."""
     n_rows = max(len(np.unique(groups)), 2)
@@ -441,13 +466,13 @@ def _given_tree(init: Any) -> Tree | None:
     return tree
 
 
-def _importances(tree: Tree, leaf: Array, X: Matrix, rows: Rows, weight: Array) -> Array:
+def _importances(tree: Tree, leaf: Array, problem: Problem) -> Array:
     """Return the share of each encoded column in the decrease of impurity, summing to one.
 
     A split of weights a and b with mean answers u and v lowers the impurity (Gini, variance) by
     ab/(a + b)·|u - v|². An oblique node divides it among its columns by |coefficient|·scale.
     """
-    answers = answer(tree, leaf, X)
+    answers, weight = answer(tree, leaf, problem.X), problem.weight
     sums = np.stack([
         np.bincount(leaf, weight * column, minlength=tree.n_leaves) for column in answers.T
     ], axis=1)  # fmt: skip
@@ -458,7 +483,7 @@ def _importances(tree: Tree, leaf: Array, X: Matrix, rows: Rows, weight: Array) 
     gap = ((mean[left] - mean[right]) ** 2).sum(axis=1)
     decrease = np.zeros(tree.n_nodes)
     decrease[node] = mass[left] * mass[right] / mass[node] * gap
-    strength = abs(tree.coefficients).multiply(rows.scale).tocsr()
+    strength = abs(tree.coefficients).multiply(problem.rows.scale).tocsr()
     strength = strength / np.maximum(strength.sum(axis=1), 1e-300)[:, None]
     share = np.asarray(decrease @ strength).ravel()
     return np.asarray(share / share.sum() if share.sum() > 0 else share)

@@ -264,7 +264,7 @@ class TAOTree(BaseEstimator):
             trials = self._search(problem, start, grid, open_depth, groups, seed)
             start = trials[0].settings
         if open_depth:
-            start = replace(start, depth=_depth(groups, start.depth))
+            start = replace(start, depth=_depth(groups, start.depth, leaves))
         return start, trials
 
     def _search(
@@ -292,7 +292,7 @@ class TAOTree(BaseEstimator):
             for fold, (part, part_groups, held_out) in enumerate(parts):
                 fit = settings
                 if open_depth:
-                    fit = replace(settings, depth=_depth(part_groups, settings.depth))
+                    fit = replace(settings, depth=_depth(part_groups, settings.depth, leaves))
                 # Shrinking constant leaves needs no new fit.
                 key = (fit if self.leaf == "linear" else replace(fit, shrinkage=0.0), fold)
                 if key not in fitted:
@@ -434,11 +434,19 @@ def check_width(given: Tree | None, n_columns: int) -> None:
         )
 
 
-def _depth(groups: Array, relative: int) -> int:
-    """Return the depth that leaves a dozen different rows or so in a leaf, and some levels more."""
+def _depth(groups: Array, relative: int, leaves: Leaves) -> int:
+    """Return the depth that leaves a dozen different rows or so in a leaf, and some levels more.
+
+    However few the rows are, each of several classes can have a leaf of its own, with a level to
+    spare: a first tree seldom finds the one arrangement that just suffices.
+    """
     n_rows = max(len(np.unique(groups)), 2)
     allowed = int(np.clip(np.log2(n_rows / LEAF_ROWS), 1, DEEPEST))
-    return max(allowed + relative, 1)
+    least = 1
+    if isinstance(leaves, ClassShares):
+        n_classes = int(np.diff(leaves.class_begin).max())
+        least += (n_classes - 1).bit_length() if n_classes > 2 else 0
+    return max(allowed + relative, least)
 
 
 def _leaf_numbers(kernels: Kernels, tree: Tree, X: Matrix, n_threads: int) -> Array:

@@ -28,6 +28,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from silva import TAOTreeClassifier, TAOTreeRegressor, export_text
 from silva.estimators import tao_base
+from silva.estimators.selection import row_groups
 from silva.tree import Tree
 
 SPLITS = pytest.mark.parametrize("split", ["oblique", "axis"])
@@ -955,3 +956,15 @@ def test_more_rows_than_a_piece_of_work():
     half = classifier(max_depth=5, alpha=1.0, max_iter=4).fit(X.astype(np.float32), y)
     assert model.score(X, y) > 0.75
     assert abs(model.score(X, y) - half.score(X.astype(np.float32), y)) < 0.03
+
+
+@pytest.mark.parametrize("kind", ["dense", "float32", "sparse"])
+def test_equal_rows_share_a_number_and_different_rows_do_not(kind):
+    X = np.random.default_rng(0).integers(0, 2, size=(3000, 16)).astype(np.float64)
+    rows = {"dense": X, "float32": X.astype(np.float32), "sparse": sparse.csr_array(X)}[kind]
+    groups = row_groups(rows, seed=0)
+    distinct, member = np.unique(X, axis=0, return_inverse=True)
+    assert len(np.unique(groups)) == len(distinct)
+    assert len(np.unique(np.column_stack([groups, member.ravel().astype(np.uint64)]), axis=0)) == (
+        len(distinct)
+    )

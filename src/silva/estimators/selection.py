@@ -96,20 +96,24 @@ def search(
 def row_groups(X: Any, seed: int) -> Array:
     """Return a random number for each row that is the same for equal rows.
 
-    A linear hash of the values' bits. Folds made from it never put copies of a row on both sides,
-    and a row of weight two is treated as two rows.
+    Folds made from it never put copies of a row on both sides, and a row of weight two is treated
+    as two rows. Each value is mixed with a key of its column before the row is summed up: the bits
+    of whole numbers end in many zeros, and a linear hash would keep but a dozen bits of them.
     """
     random = np.random.default_rng(seed)
-    factor = random.integers(1 << 62, size=X.shape[1], dtype=np.uint64) * 2 + 1
+    key = random.integers(1 << 63, size=X.shape[1], dtype=np.uint64)
     if sparse.issparse(X):
-        terms = X.data.astype(np.float64).view(np.uint64) * factor[X.indices]
+        bits = X.data.astype(np.float64).view(np.uint64)
+        terms = np.where(X.data == 0, np.uint64(0), _scramble(bits + key[X.indices]))
         sums = np.append(np.uint64(0), np.cumsum(terms))
         return np.asarray(_scramble(sums[X.indptr[1:]] - sums[X.indptr[:-1]]))
-    bits = np.dtype(f"u{X.dtype.itemsize}")
+    bits_type = np.dtype(f"u{X.dtype.itemsize}")
     groups = np.empty(X.shape[0], np.uint64)
-    for begin in range(0, X.shape[0], 65536):  # a copy of a few rows at a time
-        part = np.ascontiguousarray(X[begin : begin + 65536] + 0.0)  # no negative zeros
-        groups[begin : begin + 65536] = part.view(bits).astype(np.uint64) @ factor
+    step = max(1 << 20 >> X.shape[1].bit_length(), 1)  # a copy that stays in the cache
+    for begin in range(0, X.shape[0], step):
+        part = np.ascontiguousarray(X[begin : begin + step] + 0.0)  # no negative zeros
+        mixed = _scramble(part.view(bits_type).astype(np.uint64) + key)
+        groups[begin : begin + step] = mixed.sum(axis=1, dtype=np.uint64)
     return np.asarray(_scramble(groups))
 
 

@@ -6,7 +6,10 @@
 
 #include <variant>
 
+#include "clustering_split.hpp"
+#include "conjugate_gradients.hpp"
 #include "linear_leaves.hpp"
+#include "neighbours.hpp"
 #include "route.hpp"
 #include "start.hpp"
 
@@ -282,6 +285,86 @@ nb::tuple node_problem(const RowStore& store, In<float> weight, In<float> side, 
   return planes_to_numpy({plane});
 }
 
+nb::tuple bind_solve_labels(In<std::int64_t> begin, In<std::int32_t> index, In<double> weight,
+                            In<double> diagonal, In2<double> rhs, In2<double> start,
+                            In<double> target, int max_iterations, int threads) {
+  std::vector<double> x = to_vector<double>(start);
+  Convergence done;
+  {
+    nb::gil_scoped_release release;
+    Team team(threads);
+    const LabelGraph graph{begin.data(), index.data(), weight.data(), diagonal.data(),
+                           static_cast<std::int32_t>(diagonal.size())};
+    done = solve_labels(graph, rhs.data(), x.data(), rhs.shape(1), target.data(), max_iterations,
+                        team);
+  }
+  return nb::make_tuple(to_numpy(std::move(x), {rhs.shape(0), rhs.shape(1)}), done.iterations,
+                        to_numpy(std::move(done.residual)));
+}
+
+ClusteringSearch* clustering_search(const RowStore& store, In<float> weight, In<std::int32_t> place,
+                                    In2<double> target, In<double> target_price,
+                                    In<double> feature_price, std::size_t min_rows,
+                                    std::size_t min_labelled, std::size_t max_bins, int threads) {
+  ClusteringLabels labels{to_vector<std::int32_t>(place), to_vector<double>(target),
+                          to_vector<double>(target_price)};
+  const ClusteringLimits limits{min_rows, min_labelled, max_bins};
+  return std::visit(
+      [&](const auto& rows) -> ClusteringSearch* {
+        using Rows = std::remove_cvref_t<decltype(*rows)>;
+        return new Clustering<Rows>(rows, to_vector<float>(weight), std::move(labels),
+                                    to_vector<double>(feature_price), limits, threads);
+      },
+      store.rows);
+}
+
+nb::tuple clustering_split(ClusteringSearch& search, In<std::uint32_t> row,
+                           In<std::int32_t> feature) {
+  ClusteringSplit split;
+  std::vector<std::uint8_t> right;
+  {
+    nb::gil_scoped_release release;
+    split = search.split(to_vector<std::uint32_t>(row), to_vector<std::int32_t>(feature), right);
+  }
+  return nb::make_tuple(split.feature, split.gain, to_numpy(std::move(right)));
+}
+
+template <class T>
+using Fill2 = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// The queries of some leaves; neighbour and distance have a row for every point.
+template <class Real>
+std::size_t bind_neighbours(
+    nb::ndarray<const Real, nb::ndim<3>, nb::c_contig, nb::device::cpu> points, In<std::int32_t> id,
+    In<std::int32_t> begin, In2<Real> low, In2<Real> high, In2<Real> centre,
+    In<std::uint8_t> wanted, In<std::int32_t> queries, bool absolute, Fill2<std::int32_t> neighbour,
+    Fill2<Real> distance, int threads) {
+  nb::gil_scoped_release release;
+  const PointLeaves<Real> leaves{begin.size() - 1, points.shape(1), low.shape(1), points.data(),
+                                 id.data(),        begin.data(),    low.data(),   high.data(),
+                                 centre.data(),    wanted.data()};
+  Team team(threads);
+  std::vector<NeighbourSearch<Real>> search(
+      static_cast<std::size_t>(team.size()),
+      NeighbourSearch<Real>(leaves, absolute, neighbour.shape(1)));
+  team.run(queries.size(), [&](std::size_t k, int worker) {
+    search[static_cast<std::size_t>(worker)].search(static_cast<std::size_t>(queries.data()[k]),
+                                                    neighbour.data(), distance.data());
+  });
+  std::size_t looked = 0;
+  for (const auto& each : search) looked += each.looked();
+  return looked;
+}
+
+template <class Real>
+void bind_pair_distances(In2<Real> x, In<std::int32_t> row, In2<std::int32_t> candidate,
+                         bool absolute, Fill2<double> distance, int threads) {
+  nb::gil_scoped_release release;
+  Team team(threads);
+  pair_distances(x.data(), x.shape(1), row.data(), row.size(), candidate.data(), candidate.shape(1),
+                 absolute, distance.data(), team);
+}
+
 }  // namespace
 }  // namespace silva
 
@@ -317,10 +400,23 @@ NB_MODULE(_core, m) {
   m.def("route_dense", &bind_route_dense<double>, "x"_a.noconvert(), "left"_a, "right"_a, "begin"_a,
         "index"_a, "coefficient"_a, "threshold"_a, "threads"_a);
 
+#define SILVA_NEIGHBOURS(Real)                                                                    \
+  m.def("neighbours", &bind_neighbours<Real>, "points"_a.noconvert(), "id"_a, "begin"_a, "low"_a, \
+        "high"_a, "centre"_a, "wanted"_a, "queries"_a, "absolute"_a, "neighbour"_a.noconvert(),   \
+        "distance"_a.noconvert(), "threads"_a);                                                   \
+  m.def("pair_distances", &bind_pair_distances<Real>, "x"_a.noconvert(), "row"_a, "candidate"_a,  \
+        "absolute"_a, "distance"_a.noconvert(), "threads"_a)
+  SILVA_NEIGHBOURS(float);
+  SILVA_NEIGHBOURS(double);
+#undef SILVA_NEIGHBOURS
+
   m.def("grow_start", &grow_start, "rows"_a, "codes"_a, "values"_a, "weight"_a, "direction"_a,
         "max_depth"_a, "min_rows"_a, "seed"_a);
   m.def("node_problem", &node_problem, "rows"_a, "weight"_a, "side"_a, "oblique"_a, "l1"_a, "l2"_a,
         "newton_steps"_a, "tolerance"_a, "threads"_a);
+
+  m.def("solve_labels", &bind_solve_labels, "begin"_a, "index"_a, "weight"_a, "diagonal"_a, "rhs"_a,
+        "start"_a, "target"_a, "max_iterations"_a, "threads"_a);
 
   nb::class_<SessionBase>(m, "Session")
       .def("route", &SessionBase::route, nb::call_guard<nb::gil_scoped_release>())
@@ -348,4 +444,10 @@ NB_MODULE(_core, m) {
   m.def("value_session", &value_session, "rows"_a, "left"_a, "right"_a, "begin"_a, "index"_a,
         "value"_a, "bias"_a, "targets"_a, "weight"_a, "linear"_a, "ridge"_a, "split"_a, "alpha"_a,
         "l2"_a, "newton_steps"_a, "monotone"_a, "threads"_a, nb::rv_policy::take_ownership);
+
+  nb::class_<ClusteringSearch>(m, "ClusteringSearch")
+      .def("split", &clustering_split, "row"_a, "feature"_a);
+  m.def("clustering_search", &clustering_search, "rows"_a, "weight"_a, "place"_a, "target"_a,
+        "target_price"_a, "feature_price"_a, "min_rows"_a, "min_labelled"_a, "max_bins"_a,
+        "threads"_a, nb::rv_policy::take_ownership);
 }

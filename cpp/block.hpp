@@ -33,11 +33,8 @@ class DenseBlock {
         const std::size_t size = std::min<std::size_t>(16, end - i);
         const T* row[16];
         for (std::size_t k = 0; k < size; ++k) row[k] = view.data + slot[i + k] * row_stride;
-        for (std::size_t a = from; a < feature.size(); ++a) {
-          const auto j = static_cast<std::size_t>(feature[a]);
-          T* out = values_.data() + a * stride_ + i;
-          for (std::size_t k = 0; k < size; ++k) out[k] = row[k][j];
-        }
+        loops().pick(row, size, features.data(), features.size(),
+                     values_.data() + from * stride_ + i, stride_);
       }
     });
     for (std::size_t a = from; a < feature.size(); ++a)

@@ -50,7 +50,8 @@ class LogisticSolver {
       double violation = 0;
       if (step == 0 || to_the_end) violation = grow(view, slot, options, team);
       violation = std::max(violation, gradient(options, team));
-      if (violation <= options.tolerance * total_weight_) break;
+      if (violation <= (to_the_end ? options.tolerance * total_weight_ : kClose * options.l1))
+        break;
       if (!newton_step(options, team)) break;
     }
     return plane();
@@ -58,8 +59,9 @@ class LogisticSolver {
 
  private:
   // Small problems keep every column in the block; others grow a working set.
-  static constexpr std::size_t kAllColumns = 64;
+  static constexpr std::size_t kAllColumns = 24;
   static constexpr std::size_t kGramColumns = 24;
+  static constexpr double kClose = 0.01;  // a violation of this share of l1 is not worth a step
   static constexpr std::size_t kBlockLimit = std::size_t{1} << 26;  // entries of the block
 
   // The plane we are given, unless the best constant is better: pseudolabels may have turned over.
@@ -215,20 +217,8 @@ class LogisticSolver {
       }
       slope_.resize(size);
       for (std::size_t a = 0; a < size; ++a) slope_[a] = g_[a] - mean_[a] * sums_.gradient;
-      double first = 0;
-      for (int sweep = 0; sweep < sweeps; ++sweep) {
-        double largest = 0;
-        for (std::size_t a = 0; a < size; ++a) {
-          const double* row = hessian_.data() + a * size;
-          const double z = coordinate_move(a, slope_[a], row[a], options.l1);
-          if (z == 0) continue;
-          largest = std::max(largest, z * z * row[a]);
-          d_[a] += z;
-          for (std::size_t b = 0; b < size; ++b) slope_[b] += z * row[b];
-        }
-        if (sweep == 0) first = largest;
-        if (largest <= (options.tolerance > 0 ? 1e-12 : 1e-4) * first) break;
-      }
+      simd().descend(hessian_.data(), size, w_.data(), options.l1, sweeps,
+                     options.tolerance > 0 ? 1e-12 : 1e-4, slope_.data(), d_.data());
     }
   }
 

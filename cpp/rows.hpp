@@ -21,6 +21,7 @@
 
 namespace silva {
 
+// Memory from the start of a cache line, not set to zero unless a value is asked for.
 template <class T>
 struct CacheLineAllocator {
   using value_type = T;
@@ -31,6 +32,14 @@ struct CacheLineAllocator {
     return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(64)));
   }
   void deallocate(T* p, std::size_t) { ::operator delete(p, std::align_val_t(64)); }
+  template <class U>
+  void construct(U* p) {
+    ::new (static_cast<void*>(p)) U;
+  }
+  template <class U, class... Args>
+  void construct(U* p, Args&&... args) {
+    ::new (static_cast<void*>(p)) U(std::forward<Args>(args)...);
+  }
   template <class U>
   bool operator==(const CacheLineAllocator<U>&) const {
     return true;
@@ -49,6 +58,7 @@ struct Plane {
   std::vector<float> value;
   float bias = -1;
 
+  bool operator==(const Plane&) const = default;
   double l1() const {
     double total = 0;
     for (float v : value) total += std::fabs(v);
@@ -97,19 +107,24 @@ template <class Real>
 ColumnStatistics column_statistics(const Real* x, std::size_t n, std::size_t d,
                                    const double* weight, Team& team) {
   ColumnStatistics s;
-  s.minimum.assign(d, std::numeric_limits<double>::infinity());
-  s.maximum.assign(d, -std::numeric_limits<double>::infinity());
+  s.minimum.assign(d, 0);
+  s.maximum.assign(d, 0);
   s.mean.assign(d, 0);
   s.deviation.assign(d, 0);
   double total = static_cast<double>(n);
   if (weight) total = std::accumulate(weight, weight + n, 0.0);
   for_pieces(team, d, kStripe, [&](std::size_t begin, std::size_t end, int) {
-    for (std::size_t i = 0; i < n; ++i)
-      for (std::size_t j = begin; j < end; ++j) {
-        const double v = static_cast<double>(x[i * d + j]);
-        s.minimum[j] = v < s.minimum[j] ? v : s.minimum[j];
-        s.maximum[j] = v > s.maximum[j] ? v : s.maximum[j];
+    Real least[kStripe], most[kStripe];
+    std::copy(x + begin, x + end, least);
+    std::copy(x + begin, x + end, most);
+    for (std::size_t i = 1; i < n; ++i)
+      for (std::size_t k = 0; k < end - begin; ++k) {
+        const Real v = x[i * d + begin + k];
+        least[k] = v < least[k] ? v : least[k];
+        most[k] = v > most[k] ? v : most[k];
       }
+    std::copy(least, least + (end - begin), &s.minimum[begin]);
+    std::copy(most, most + (end - begin), &s.maximum[begin]);
     // Moments of the column taken to [0, 1]: nothing cancels, overflows or vanishes.
     double low[kStripe], inverse[kStripe], one[kStripe] = {}, two[kStripe] = {};
     for (std::size_t j = begin; j < end; ++j) {
@@ -223,6 +238,7 @@ DenseRows<std::uint8_t> encode_bytes(const Real* x, std::size_t n, std::size_t d
       for (std::size_t j = 0; j < d; ++j)
         out[j] = static_cast<std::uint8_t>(
             (static_cast<double>(x[i * d + j]) - minimum[j]) * inverse[j] + 0.5);
+      std::fill(out + d, out + rows.stride, std::uint8_t{0});
     }
   });
   return rows;
@@ -233,11 +249,14 @@ DenseRows<float> encode_floats(const Real* x, std::size_t n, std::size_t d, cons
                                const double* scale, Team& team) {
   DenseRows<float> rows(n, d);
   std::fill(rows.unit.begin(), rows.unit.end(), 1.0f);
+  std::vector<double> inverse(d);
+  for (std::size_t j = 0; j < d; ++j) inverse[j] = 1.0 / scale[j];
   for_pieces(team, n, 1024, [&](std::size_t begin, std::size_t end, int) {
     for (std::size_t i = begin; i < end; ++i) {
       float* out = rows.data.data() + i * rows.stride;
       for (std::size_t j = 0; j < d; ++j)
-        out[j] = static_cast<float>((static_cast<double>(x[i * d + j]) - centre[j]) / scale[j]);
+        out[j] = static_cast<float>((static_cast<double>(x[i * d + j]) - centre[j]) * inverse[j]);
+      std::fill(out + d, out + rows.stride, 0.0f);
     }
   });
   return rows;

@@ -33,6 +33,9 @@ struct LogisticSums {
 // with zeros, so n is always the padded length.
 template <class T>
 struct ColumnLoops {
+  // Picks columns of up to 16 rows: out[a * out_stride + k] = row[k][column[a]]. Columns ascend.
+  void (*pick)(const T* const* row, std::size_t rows, const std::int32_t* column,
+               std::size_t columns, T* out, std::size_t out_stride);
   double (*dot)(const T* x, const float* v, std::size_t n);
   void (*add_scaled)(float a, const T* x, float* y, std::size_t n);  // y += a x
   void (*add_weighted)(float a, const float* h, const T* x, float* y,
@@ -43,6 +46,21 @@ struct ColumnLoops {
   // dimension `count`; scratch holds 2 * count * 512 floats.
   void (*gram)(const T* columns, std::size_t column_stride, std::size_t count, const float* h,
                std::size_t n, float* scratch, double* out);
+};
+
+// Loops of the neighbour search. Points lie in groups of 16, coordinate by coordinate; a query is
+// one lane of a group, so its coordinates are 16 elements apart.
+template <class Real>
+struct NeighbourLoops {
+  // Distances of four queries to groups of points, queries x groups x 16. Bit i of `within`
+  // (queries x groups) says that lane i is at most limit[query]; other lanes may be unfinished.
+  // Returns the coordinates looked at, all groups together.
+  std::size_t (*point_distances)(const Real* points, std::size_t groups, std::size_t dims,
+                                 const Real* const* query, const Real* limit, Real* distance,
+                                 std::uint32_t* within);
+  // Distances of a group of 16 queries to a box, over the first `dims` coordinates.
+  void (*box_distances)(const Real* queries, std::size_t dims, const Real* low, const Real* high,
+                        Real* distance);
 };
 
 struct Simd {
@@ -78,12 +96,30 @@ struct Simd {
   void (*logistic)(const float* f, const float* c, const float* t, std::size_t n, float* residual,
                    float* curvature, LogisticSums* sums);
 
+  // Coordinate descent on a quadratic with an L1 penalty,
+  //   min over d   slope . d + d' H d / 2 + l1 |w + d|_1,   from d = 0,
+  // until a sweep moves `stop` times less than the first one. H is row-major, size x size; slope is
+  // left as the gradient at d.
+  void (*descend)(const double* hessian, std::size_t size, const double* w, double l1, int sweeps,
+                  double stop, double* slope, double* d);
+
+  // Sums of squares, and of absolute values.
+  NeighbourLoops<float> squared_f32, absolute_f32;
+  NeighbourLoops<double> squared_f64, absolute_f64;
+
   template <class T>
   const ColumnLoops<T>& columns() const {
     if constexpr (sizeof(T) == 1)
       return bytes;
     else
       return floats;
+  }
+  template <class Real>
+  const NeighbourLoops<Real>& neighbours(bool absolute) const {
+    if constexpr (sizeof(Real) == 4)
+      return absolute ? absolute_f32 : squared_f32;
+    else
+      return absolute ? absolute_f64 : squared_f64;
   }
 };
 

@@ -4,6 +4,8 @@
 // instruction set cuts into its own registers. Lanes are summed in a fixed order.
 #include "simd.hpp"
 
+#include "neighbour_loops.hpp"
+
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
@@ -41,11 +43,11 @@ inline float sum(F8 v) {
   const F4 p = q + __builtin_shufflevector(q, q, 2, 3, 0, 1);
   return p[0] + p[1];
 }
-inline float sum(F16 v) {
-  const F8 low = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7);
-  const F8 high = __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
-  return sum(low + high);
+inline F8 fold(F16 v) {
+  return __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
+         __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
 }
+inline float sum(F16 v) { return sum(fold(v)); }
 inline double sum(D8 v) {
   return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
 }
@@ -77,9 +79,8 @@ inline float row_dot(const float* x, const float* w, std::size_t n) {
     b += load<F16>(x + i + 16) * load<F16>(w + i + 16);
   }
   for (; i + 16 <= n; i += 16) a += load<F16>(x + i) * load<F16>(w + i);
-  float total = sum(a + b);
-  if (i < n) total += sum(load<F8>(x + i) * load<F8>(w + i));
-  return total;
+  const F8 v = fold(a + b);
+  return sum(i < n ? v + load<F8>(x + i) * load<F8>(w + i) : v);
 }
 inline float row_dot(const std::uint8_t* x, const float* w, std::size_t n) {
   F16 a = {}, b = {};
@@ -200,6 +201,40 @@ void route_f64(const DenseTree<double>& tree, const double* rows, std::size_t st
 }
 
 // ---- points of a node problem -------------------------------------------------------------------
+
+template <class T>
+void pick(const T* const* row, std::size_t rows, const std::int32_t* column, std::size_t columns,
+          T* out, std::size_t out_stride) {
+  for (std::size_t a = 0; a < columns; ++a)
+    for (std::size_t k = 0; k < rows; ++k) out[a * out_stride + k] = row[k][column[a]];
+}
+// Bytes: neighbouring columns of 16 rows come out of one transposition.
+template <>
+void pick(const std::uint8_t* const* row, std::size_t rows, const std::int32_t* column,
+          std::size_t columns, std::uint8_t* out, std::size_t out_stride) {
+  for (std::size_t a = 0; a < columns;) {
+    const std::int32_t tile = column[a] / 16;
+    std::size_t end = a + 1;
+    while (end < columns && column[end] / 16 == tile) ++end;
+    if (rows < 16 || end - a < 3) {
+      for (; a < end; ++a)
+        for (std::size_t k = 0; k < rows; ++k) out[a * out_stride + k] = row[k][column[a]];
+      continue;
+    }
+    U16 v[16], u[16];
+    for (int k = 0; k < 16; ++k) v[k] = load<U16>(row[k] + 16 * tile);
+    for (int round = 0; round < 4; ++round) {  // four perfect shuffles of 256 bytes
+      for (int k = 0; k < 8; ++k) {
+        u[2 * k] = __builtin_shufflevector(v[k], v[k + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21,
+                                           6, 22, 7, 23);
+        u[2 * k + 1] = __builtin_shufflevector(v[k], v[k + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28,
+                                               13, 29, 14, 30, 15, 31);
+      }
+      for (int k = 0; k < 16; ++k) v[k] = u[k];
+    }
+    for (; a < end; ++a) store(out + a * out_stride, v[column[a] % 16]);
+  }
+}
 
 // T is float or byte: the columns of a block as they are stored.
 template <class T>
@@ -358,6 +393,26 @@ void gram(const T* columns, std::size_t column_stride, std::size_t count, const 
   }
 }
 
+void descend(const double* hessian, std::size_t size, const double* w, double l1, int sweeps,
+             double stop, double* slope, double* d) {
+  for (std::size_t a = 0; a < size; ++a) d[a] = 0;
+  double first = 0;
+  for (int sweep = 0; sweep < sweeps; ++sweep) {
+    double largest = 0;
+    for (std::size_t a = 0; a < size; ++a) {
+      const double* row = hessian + a * size;
+      const double at = w[a] + d[a], h = row[a], v = h * at - slope[a];
+      const double z = (v > l1 ? v - l1 : v < -l1 ? v + l1 : 0.0) / h - at;
+      if (z == 0) continue;
+      largest = z * z * h > largest ? z * z * h : largest;
+      d[a] += z;
+      for (std::size_t b = 0; b < size; ++b) slope[b] += z * row[b];
+    }
+    if (sweep == 0) first = largest;
+    if (largest <= stop * first) break;
+  }
+}
+
 }  // namespace
 
 extern const Simd SILVA_JOIN(simd_, SILVA_ISA);
@@ -372,10 +427,15 @@ const Simd SILVA_JOIN(simd_, SILVA_ISA) = {
     route_f32,
     route_u8,
     route_f64,
-    {dot<float>, add_scaled<float>, add_weighted<float>, moments<float>, gram<float>},
-    {dot<std::uint8_t>, add_scaled<std::uint8_t>, add_weighted<std::uint8_t>, moments<std::uint8_t>,
-     gram<std::uint8_t>},
+    {pick<float>, dot<float>, add_scaled<float>, add_weighted<float>, moments<float>, gram<float>},
+    {pick<std::uint8_t>, dot<std::uint8_t>, add_scaled<std::uint8_t>, add_weighted<std::uint8_t>,
+     moments<std::uint8_t>, gram<std::uint8_t>},
     logistic,
+    descend,
+    kNeighbourLoops<float, false>,
+    kNeighbourLoops<float, true>,
+    kNeighbourLoops<double, false>,
+    kNeighbourLoops<double, true>,
 };
 
 }  // namespace silva

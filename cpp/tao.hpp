@@ -70,8 +70,7 @@ class Session final : public SessionBase {
     order_.resize(n);
     own_.assign(n, 0);
     own_loss_.resize(n);
-    slot_.resize(n);
-    for (std::size_t p = 0; p < n; ++p) order_[p] = slot_[p] = static_cast<std::uint32_t>(p);
+    for (std::size_t p = 0; p < n; ++p) order_[p] = static_cast<std::uint32_t>(p);
     if constexpr (!Rows::kSparse) {
       weights_.assign(structure_.size() * rows_->stride, 0.0f);
       bias_.assign(structure_.size(), 0.0f);
@@ -83,7 +82,7 @@ class Session final : public SessionBase {
       }
       // Narrow rows in a large set: follow the order, or each visit jumps through memory.
       copies_ = rows_->stride * sizeof(typename Rows::Value) <= 1024 && n > 4096;
-      if (copies_) local_ = rows_->data;
+      if (copies_) identity_ = order_;
     }
     set_planes(std::move(planes));
   }
@@ -94,6 +93,7 @@ class Session final : public SessionBase {
 
   void set_planes(std::vector<Plane> planes) override {
     planes_.resize(structure_.size());
+    stir();
     for (std::size_t i = 0; i < structure_.size(); ++i)
       if (!structure_.is_leaf(i)) set_plane(i, std::move(planes[i]));
   }
@@ -119,6 +119,7 @@ class Session final : public SessionBase {
       walk(begin, end, 0, work.other.data(), work);
       for (std::size_t p = begin; p < end; ++p) own_[p] = work.other[p - begin];
     });
+    stir();
     sort_by_leaf();
   }
 
@@ -129,6 +130,7 @@ class Session final : public SessionBase {
       if (leaf < 0) throw std::invalid_argument("assign: a row was given to a decision node");
       own_[p] = leaf;
     }
+    stir();
     sort_by_leaf();
   }
 
@@ -145,9 +147,14 @@ class Session final : public SessionBase {
   }
 
   // Solves all node problems of a level. `from_current` starts from the planes at hand; a first,
-  // random tree is better forgotten.
+  // random tree is better forgotten. A level that its last visit left as it was, in a tree that has
+  // not changed since, has nothing to solve.
   void update_level(int level, bool from_current) override {
     auto nodes = level_.at(static_cast<std::size_t>(level));
+    auto& calm = calm_[static_cast<std::size_t>(level)];
+    if (calm && from_current) return;
+    copy_rows();
+    for (auto& work : work_) work.changed = false;
     std::stable_sort(nodes.begin(), nodes.end(),
                      [&](std::int32_t a, std::int32_t b) { return points(a) > points(b); });
     // A node with more than its share of the points uses the whole team; the others divide it up.
@@ -163,6 +170,10 @@ class Session final : public SessionBase {
       update_node(static_cast<std::size_t>(nodes[large + k]), from_current,
                   work_[static_cast<std::size_t>(worker)], alone);
     });
+    const bool changed =
+        std::any_of(work_.begin(), work_.end(), [](const Work& work) { return work.changed; });
+    if (changed) stir();
+    calm = from_current && !changed;
   }
 
  private:
@@ -170,10 +181,11 @@ class Session final : public SessionBase {
 
   struct Work {
     LogisticSolver<Rows> solver;
-    std::vector<std::int32_t> other;
+    std::vector<std::int32_t> other, reached;
     std::vector<float> other_loss, weight, side;
     std::vector<std::uint32_t> slot;
     std::vector<char> right;
+    bool changed = false;       // whether a node visit has moved a plane or a point
     std::vector<float> spread;  // one plane written out: for sparse rows,
     Aligned<float> dense;       // or for dense rows in storage units
   };
@@ -223,8 +235,10 @@ class Session final : public SessionBase {
     if constexpr (Rows::kSparse)
       return {rows_.get(), nullptr};
     else
-      return {rows_.get(), copies_ ? local_.data() : rows_->data.data()};
+      return {rows_.get(), copied_ ? local_.data() : rows_->data.data()};
   }
+  // Position -> storage in the view.
+  const std::uint32_t* slots() const { return copied_ ? identity_.data() : order_.data(); }
 
   void set_plane(std::size_t node, Plane plane) {
     if constexpr (!Rows::kSparse) {
@@ -241,9 +255,17 @@ class Session final : public SessionBase {
     }
   }
 
+  // Planes or points have moved.
+  void stir() {
+    sorted_ = false;
+    calm_.assign(level_.size(), 0);
+  }
+
   // Counting sort of the points by leaf; within a leaf in the order of the original rows, so that
   // a state is the same however it was reached.
   void sort_by_leaf() {
+    if (sorted_) return;
+    sorted_ = true;
     const std::size_t n = rows_->n;
     std::fill(leaf_start_.begin(), leaf_start_.end(), 0);
     for (std::int32_t leaf : own_) ++leaf_start_[static_cast<std::size_t>(leaf) + 1];
@@ -261,19 +283,27 @@ class Session final : public SessionBase {
     order_.swap(next_order_);
     if (same) return;
     placed_ = true;
+    copied_ = false;
     leaves_->reorder(order_);
+  }
+
+  // Done before the first visit that needs it: the last order of a fit is never read.
+  void copy_rows() {
+    if (!copies_ || copied_) return;
     if constexpr (!Rows::kSparse) {
-      if (copies_) {
-        const std::size_t stride = rows_->stride;
-        for_pieces(team_, n, kPiece, [&](std::size_t begin, std::size_t end, int) {
-          for (std::size_t p = begin; p < end; ++p)
-            std::memcpy(local_.data() + p * stride, rows_->row(order_[p]),
-                        stride * sizeof(typename Rows::Value));
-        });
-        return;
-      }
+      const std::size_t n = rows_->n, stride = rows_->stride;
+      const std::size_t bytes = stride * sizeof(typename Rows::Value);
+      local_.resize(n * stride);
+      for_pieces(team_, n, kPiece, [&](std::size_t begin, std::size_t end, int) {
+        for (std::size_t p = begin; p < end; ++p) {
+          const auto* ahead =
+              reinterpret_cast<const char*>(rows_->row(order_[std::min(p + 16, n - 1)]));
+          for (std::size_t b = 0; b < bytes; b += 64) __builtin_prefetch(ahead + b);
+          std::memcpy(local_.data() + p * stride, rows_->row(order_[p]), bytes);
+        }
+      });
+      copied_ = true;
     }
-    slot_ = order_;
   }
 
   // Leaf rank of the positions [begin, end) walking down from `node`.
@@ -285,17 +315,19 @@ class Session final : public SessionBase {
       work.spread.resize(rows_->d, 0.0f);
       walk_sparse(begin, list, node, leaf, work.spread);
     } else {
-      const DenseTree<float> tree{child_.data(), weights_.data(), bias_.data(), rows_->stride,
-                                  levels()};
-      if constexpr (sizeof(typename Rows::Value) == 1)
-        simd().route_u8(tree, view().data, rows_->stride, slot_.data() + begin, end - begin,
-                        nullptr, node, leaf);
-      else
-        simd().route_f32(tree, view().data, rows_->stride, slot_.data() + begin, end - begin,
-                         nullptr, node, leaf);
+      descend({child_.data(), weights_.data(), bias_.data(), rows_->stride, levels()},
+              slots() + begin, end - begin, node, leaf);
       for (std::size_t i = 0; i < end - begin; ++i)
         leaf[i] = leaf_rank_[static_cast<std::size_t>(leaf[i])];
     }
+  }
+
+  void descend(const DenseTree<float>& tree, const std::uint32_t* slot, std::size_t count,
+               std::int32_t node, std::int32_t* reached) const {
+    if constexpr (sizeof(typename Rows::Value) == 1)
+      simd().route_u8(tree, view().data, rows_->stride, slot, count, nullptr, node, reached);
+    else
+      simd().route_f32(tree, view().data, rows_->stride, slot, count, nullptr, node, reached);
   }
 
   float sparse_score(std::size_t slot, const std::vector<float>& spread, float bias) const {
@@ -316,7 +348,7 @@ class Session final : public SessionBase {
     write_out(plane, spread);
     std::vector<std::uint32_t> left, right;
     for (std::uint32_t i : list)
-      (sparse_score(slot_[begin + i], spread, plane.bias) >= 0 ? right : left).push_back(i);
+      (sparse_score(slots()[begin + i], spread, plane.bias) >= 0 ? right : left).push_back(i);
     wipe(plane, spread);
     walk_sparse(begin, left, structure_.left[at], leaf, spread);
     walk_sparse(begin, right, structure_.right[at], leaf, spread);
@@ -329,29 +361,25 @@ class Session final : public SessionBase {
     for (std::int32_t j : plane.index) spread[static_cast<std::size_t>(j)] = 0;
   }
 
-  // use(score) with score(slot) = plane . row + bias.
-  template <class Use>
-  void with_scores(const Plane& plane, Work& work, Use&& use) const {
+  // Whether a plane sends the points in some slots to the right.
+  void sides(const Plane& plane, const std::uint32_t* slot, std::size_t count, Work& work,
+             char* right) const {
     if (plane.index.empty()) {
-      use([&](std::size_t) { return plane.bias; });
-      return;
-    }
-    if constexpr (Rows::kSparse) {
+      std::fill(right, right + count, plane.bias >= 0);
+    } else if constexpr (Rows::kSparse) {
       work.spread.resize(rows_->d, 0.0f);
       write_out(plane, work.spread);
-      use([&](std::size_t slot) { return sparse_score(slot, work.spread, plane.bias); });
+      for (std::size_t i = 0; i < count; ++i)
+        right[i] = sparse_score(slot[i], work.spread, plane.bias) >= 0;
       wipe(plane, work.spread);
     } else {
+      static constexpr std::int32_t kChild[] = {1, 2, 1, 1, 2, 2};  // a decision and two leaves
       work.dense.resize(rows_->stride);
       write_dense(plane, work.dense.data());
-      const auto* data = view().data;
-      const std::size_t stride = rows_->stride;
-      use([&](std::size_t slot) {
-        if constexpr (sizeof(typename Rows::Value) == 1)
-          return simd().dot_u8(data + slot * stride, work.dense.data(), stride) + plane.bias;
-        else
-          return simd().dot_f32(data + slot * stride, work.dense.data(), stride) + plane.bias;
-      });
+      work.reached.resize(count);
+      descend({kChild, work.dense.data(), &plane.bias, rows_->stride, 1}, slot, count, 0,
+              work.reached.data());
+      for (std::size_t i = 0; i < count; ++i) right[i] = work.reached[i] == 2;
     }
   }
 
@@ -383,7 +411,7 @@ class Session final : public SessionBase {
       const bool right_better = is_left ? other < own : own < other;
       const float weight = std::fabs(own - other);
       (right_better ? prefers_right : prefers_left) += static_cast<double>(weight);
-      work.slot.push_back(slot_[begin + i]);
+      work.slot.push_back(slots()[begin + i]);
       work.weight.push_back(weight);
       work.side.push_back(right_better ? 1.0f : 0.0f);
     }
@@ -452,11 +480,11 @@ class Session final : public SessionBase {
   }
   // Sum of the preferences (work.weight) that a plane sends right.
   double sent_right(const Plane& plane, Work& work) const {
+    work.right.resize(work.slot.size());
+    sides(plane, work.slot.data(), work.slot.size(), work, work.right.data());
     double total = 0;
-    with_scores(plane, work, [&](auto&& score) {
-      for (std::size_t i = 0; i < work.slot.size(); ++i)
-        if (score(work.slot[i]) >= 0) total += static_cast<double>(work.weight[i]);
-    });
+    for (std::size_t i = 0; i < work.slot.size(); ++i)
+      if (work.right[i]) total += static_cast<double>(work.weight[i]);
     return total;
   }
 
@@ -468,9 +496,7 @@ class Session final : public SessionBase {
     work.right.resize(count);
     for_pieces(team, count, kPiece, [&](std::size_t from, std::size_t to, int worker) {
       auto& mine = &team == &team_ ? work_[static_cast<std::size_t>(worker)] : work;
-      with_scores(planes_[node], mine, [&](auto&& score) {
-        for (std::size_t i = from; i < to; ++i) work.right[i] = score(slot_[begin + i]) >= 0;
-      });
+      sides(planes_[node], slots() + begin + from, to - from, mine, work.right.data() + from);
     });
     if (options_.monotone) {
       double change = node_penalty(planes_[node]) - node_penalty(before);
@@ -483,8 +509,10 @@ class Session final : public SessionBase {
         return;
       }
     }
+    work.changed |= !(planes_[node] == before);
     for (std::size_t i = 0; i < count; ++i)
       if ((work.right[i] != 0) != (begin + i >= middle)) {
+        work.changed = true;
         own_[begin + i] = work.other[i];
         own_loss_[begin + i] = work.other_loss[i];
       }
@@ -502,17 +530,18 @@ class Session final : public SessionBase {
   std::vector<float> bias_;
   std::vector<std::int32_t> child_;
   std::vector<std::vector<std::int32_t>> level_;
+  std::vector<char> calm_;  // level -> whether it has nothing left to solve
   std::vector<std::int32_t> leaf_rank_, first_leaf_, last_leaf_;
 
   std::vector<std::uint32_t> order_;  // position -> original row
-  std::vector<std::uint32_t> slot_;   // position -> storage
   std::vector<std::int32_t> own_;     // position -> leaf
   std::vector<float> own_loss_;
   std::vector<std::int32_t> leaf_of_;      // original row -> leaf
   std::vector<std::uint32_t> next_order_;  // scratch of the sort
   std::vector<std::size_t> leaf_start_;    // leaf -> first position
-  Aligned<typename Rows::Value> local_;
-  bool copies_ = false, placed_ = false;
+  Aligned<typename Rows::Value> local_;    // the rows in the order of positions
+  std::vector<std::uint32_t> identity_;
+  bool copies_ = false, copied_ = false, placed_ = false, sorted_ = false;
 };
 
 }  // namespace silva

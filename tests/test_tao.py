@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_diabetes, load_iris, make_classification
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-from silva.grow import from_sklearn, random_start
+from silva.grow import from_sklearn, random_start, to_planes
 from silva.kernels import cpu, reference
 from silva.leaves import ClassShares, Linear, Mean
 from silva.losses import CLASS_LOSSES, squared_error
@@ -250,6 +250,31 @@ def test_a_huge_price_leaves_a_single_leaf(table):
             result = run(table, PROBLEMS[task](), split, max_iter=2, max_depth=2)
             assert result.tree.n_leaves == 1
             assert result.history[-1].nonzeros == 0
+
+
+def test_a_pass_that_is_left_out_would_have_changed_nothing(problem, split):
+    X, leaves = problem
+    rows, weight = cpu.prepare(X, 1), np.ones(len(X), np.float32)
+    start = random_start(cpu, rows, leaves, "means", 3, 0)
+    tree, task = (start.left, start.right), (leaves, weight, split, False, 1)
+
+    def run_pass(session):
+        for level in reversed(range(session.n_levels)):
+            session.update_level(level, True)
+        session.fit_leaves()
+        return session.planes()
+
+    def state(planes):
+        return np.concatenate([planes.begin, planes.index, planes.value, planes.bias])
+
+    old = cpu.session(rows, *tree, to_planes(start, rows), *task)
+    old.route()
+    old.fit_leaves()
+    for _ in range(12):  # a session that has rested, or not, against one that knows no past
+        new = cpu.session(rows, *tree, old.planes(), *task)
+        new.route()
+        new.fit_leaves()
+        assert_array_equal(state(run_pass(old)), state(run_pass(new)))
 
 
 def test_larger_alpha_is_sparser():

@@ -28,7 +28,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from silva import TAOTreeClassifier, TAOTreeRegressor, export_text
 from silva.estimators import tao_base
-from silva.estimators.selection import row_groups
+from silva.estimators.distinct import row_groups
 from silva.tree import Tree
 
 SPLITS = pytest.mark.parametrize("split", ["oblique", "axis"])
@@ -298,6 +298,17 @@ def test_rows_of_weight_zero_are_as_if_absent(iris, diabetes, split, leaf):
         rtol = 1e-12 if leaf == "constant" else 1e-6
         assert_allclose(one.tree_.values, other.tree_.values, rtol=rtol, atol=1e-14)
         assert_allclose(one.feature_importances_, other.feature_importances_, rtol=rtol)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint64", "float64"])
+@pytest.mark.parametrize("labels", [[0, 1], [3, 120], [5, 6, 9]])
+def test_classes_are_found_as_unique_finds_them(dtype, labels):
+    rng = np.random.default_rng(0)
+    y = np.array(labels, dtype)[rng.integers(len(labels), size=400)]
+    model = TAOTreeClassifier(max_depth=2, alpha=0.01, max_iter=2).fit(y[:, None].astype(float), y)
+    assert_array_equal(model.classes_, np.unique(y))
+    assert model.classes_.dtype == y.dtype
+    assert_array_equal(model.predict(y[:, None].astype(float)), y)
 
 
 def test_class_weight_moves_the_decision(iris):

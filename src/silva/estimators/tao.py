@@ -155,11 +155,14 @@ class TAOTreeClassifier(ClassifierMixin, TAOTree):
         )
         check_lengths(y, weight)
         y2 = y if y.ndim == 2 else y[:, None]
-        try:
-            check_classification_targets(y)
-            pairs = [np.unique(column, return_inverse=True) for column in y2.T]
-        except TypeError as error:
-            raise TypeError(f"y must hold labels of one kind, got a mix: {error}") from error
+        simple = [_few_whole_numbers(column) for column in y2.T]
+        pairs = [pair for pair in simple if pair is not None]
+        if not pairs or len(pairs) < len(simple):
+            try:
+                check_classification_targets(y)
+                pairs = [np.unique(column, return_inverse=True) for column in y2.T]
+            except TypeError as error:
+                raise TypeError(f"y must hold labels of one kind, got a mix: {error}") from error
         classes = [labels for labels, _ in pairs]
         self.n_outputs_ = len(classes)
         self.classes_ = classes[0] if y.ndim == 1 or len(classes) == 1 else classes
@@ -373,6 +376,19 @@ def require_targets(y: Any) -> Any:
     if y is None:
         raise ValueError("the estimator requires y to be passed, but the target y is None")
     return y
+
+
+def _few_whole_numbers(column: Array) -> tuple[Array, Array] | None:
+    """Return classes and codes as `np.unique` does, without a sort; None where that is not safe."""
+    if column.dtype.kind not in "iu" or not column.size:
+        return None
+    low, high = int(column.min()), int(column.max())
+    if high - low >= min(1000, len(column) // 2) or not -(2**31) <= low <= high < 2**31:
+        return None
+    shifted = column.astype(np.int64) - low
+    seen = np.bincount(shifted) > 0
+    classes = (np.flatnonzero(seen) + low).astype(column.dtype)
+    return classes, (np.cumsum(seen) - 1)[shifted]
 
 
 def check_lengths(y: Array, weight: Array) -> None:

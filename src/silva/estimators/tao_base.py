@@ -15,8 +15,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from silva.estimators.columns import Columns, encode, fit_columns
+from silva.estimators.distinct import row_groups
 from silva.estimators.parameters import check_choice, check_flag, check_integer, check_number
-from silva.estimators.selection import Settings, Trial, folds, row_groups, search
+from silva.estimators.selection import Settings, Trial, folds, search
 from silva.grow import from_sklearn, greedy_start, random_start, with_unit_features
 from silva.kernels import Kernels, Matrix, Rows, select
 from silva.leaves import ClassShares, Leaves, Linear, take_rows
@@ -302,7 +303,7 @@ class TAOTree(BaseEstimator):
                         raise KeyboardInterrupt
                     fitted[key] = result.tree
                 tree = fitted[key] if self.leaf == "linear" else shrink(fitted[key], fit.shrinkage)
-                leaf = _leaf_numbers(problem.kernels, tree, X[held_out], problem.n_threads)
+                leaf = leaf_numbers(problem.kernels, tree, X[held_out], problem.n_threads)
                 answers = answer(tree, leaf, X[held_out])
                 losses.append(
                     self._held_out_loss(answers, take_rows(leaves, held_out), weight[held_out])
@@ -386,7 +387,7 @@ class TAOTree(BaseEstimator):
         return encode(self, X, self.columns_)
 
     def _leaf_numbers(self, X: Matrix) -> Array:
-        return _leaf_numbers(select(self.device), self.tree_, X, self._n_threads)
+        return leaf_numbers(select(self.device), self.tree_, X, self._n_threads)
 
     def _answers(self, X: Any) -> Array:
         X = self._encode(X)
@@ -449,7 +450,8 @@ def _depth(groups: Array, relative: int, leaves: Leaves) -> int:
     return max(allowed + relative, least)
 
 
-def _leaf_numbers(kernels: Kernels, tree: Tree, X: Matrix, n_threads: int) -> Array:
+def leaf_numbers(kernels: Kernels, tree: Tree, X: Matrix, n_threads: int) -> Array:
+    """Return the leaf number of each row."""
     nodes = kernels.route(X, tree.left, tree.right, tree.coefficients, tree.threshold, n_threads)
     return np.asarray(tree.leaf_index[nodes])
 
@@ -480,10 +482,13 @@ def _importances(tree: Tree, leaf: Array, problem: Problem) -> Array:
     A split of weights a and b with mean answers u and v lowers the impurity (Gini, variance) by
     ab/(a + b)·|u - v|². An oblique node divides it among its columns by |coefficient|·scale.
     """
-    answers, weight = answer(tree, leaf, problem.X), problem.weight
-    sums = np.stack([
-        np.bincount(leaf, weight * column, minlength=tree.n_leaves) for column in answers.T
-    ], axis=1)  # fmt: skip
+    if tree.slopes is None:
+        sums = tree.values * tree.weight[tree.leaf_nodes, None]
+    else:
+        answers, weight = answer(tree, leaf, problem.X), problem.weight
+        sums = np.stack([
+            np.bincount(leaf, weight * column, minlength=tree.n_leaves) for column in answers.T
+        ], axis=1)  # fmt: skip
     total, mass = node_totals(tree, sums), tree.weight
     mean = total / mass[:, None]
     node = np.flatnonzero(~tree.is_leaf)

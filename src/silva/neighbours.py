@@ -1,0 +1,376 @@
+"""The k nearest neighbours of every row: exact or approximate, whatever repeats.
+
+Rows that repeat are searched once and multiplied again afterwards, so a table with half a million
+rows of which a third differ costs what the third costs. A row's copies are its neighbours at
+distance 0; a row is never its own neighbour.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import numpy as np
+from scipy import sparse
+from sklearn.metrics import pairwise_distances
+from sklearn.utils.extmath import row_norms
+
+from silva import exact_neighbours as exact
+from silva.kernels import Matrix
+from silva.tree import Array
+
+PACKED_BYTES = 2**29  # sparse rows are packed for the scan when they take no more, dense
+BLOCK_CELLS = 2**23  # distances of sparse rows at a time
+# What pynndescent takes on one core: compiling once, then per row of so many columns.
+COMPILE_SECONDS, ROW_SECONDS, CELL_SECONDS = 35.0, 20e-6, 6.5e-8
+OVERLAP_SECONDS, SELECT_SECONDS = 3e-9, 1.2e-8  # exact search of sparse rows
+SMALL = 2000  # rows; with fewer the exact search takes no time
+INSTALL = "install it with pip install 'silva[ann]'"
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """The nearest neighbours of each row, nearest first.
+
+    Attributes
+    ----------
+    index : int32 array of shape (rows, k)
+    distance : float64 array of shape (rows, k)
+    """
+
+    index: Array
+    distance: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """Which rows are equal.
+
+    Attributes
+    ----------
+    first : int array of shape (distinct,)
+        Lowest row of each group of equal rows, ascending.
+    group : int array of shape (rows,)
+        Group of each row.
+    member : int array of shape (rows,)
+        The rows, group by group, ascending within one.
+    begin : int array of shape (distinct + 1,)
+        Where each group begins in `member`.
+    """
+
+    first: Array
+    group: Array
+    member: Array
+    begin: Array
+
+    @property
+    def size(self) -> Array:
+        """Rows of each group."""
+        return np.diff(self.begin)
+
+
+def nearest_neighbours(
+    X: Matrix,
+    k: int,
+    *,
+    method: str = "auto",
+    metric: str = "euclidean",
+    n_threads: int = 1,
+    seed: int = 0,
+    verbose: int = 0,
+) -> Neighbours:
+    """Return the k nearest neighbours of each row.
+
+    Parameters
+    ----------
+    X : float array of shape (rows, columns), C-contiguous, or canonical CSR
+        Finite.
+    k : int
+        At least 1, less than the number of rows.
+    method : {"auto", "exact", "approximate"}
+        "auto" is exact unless approximate is expected to take less time. Neither depends on the
+        number of threads.
+    metric : {"euclidean", "cosine", "manhattan"}
+    n_threads, seed, verbose : int
+        The seed serves the approximate search.
+    """
+    if metric == "cosine":
+        X = _directions(X)
+    copies = find_copies(X)
+    rows = X if len(copies.first) == X.shape[0] else X[copies.first]
+    n, wanted = rows.shape[0], copies.size <= k
+    if verbose > 0:
+        print(f"[graph] {X.shape[0]} rows, {n} of them distinct", flush=True)
+    absolute = metric == "manhattan"
+    if n == 1:
+        index, distance = np.zeros((1, 1), np.int32), np.zeros((1, 1))
+    else:
+        index, distance = _search(
+            rows, min(k, n - 1), absolute, wanted, method, n_threads, seed, verbose
+        )
+    if metric == "cosine":
+        distance /= 2  # 1 - cos, of rows of length one
+    elif not absolute:
+        np.sqrt(distance, out=distance)
+    return expand_copies(Neighbours(index, distance), copies, k)
+
+
+def _directions(X: Matrix) -> Matrix:
+    """Return rows of length one; a row of zeros gets a direction of its own, at a right angle."""
+    length = np.sqrt(row_norms(X.astype(np.float64, copy=False), squared=True))
+    empty = length == 0
+    inverse = 1 / np.where(empty, 1, length)
+    if sparse.issparse(X):
+        X = sparse.csr_array(sparse.diags_array(inverse).astype(X.dtype) @ X)
+        if empty.any():
+            X = sparse.csr_array(sparse.hstack([X, empty[:, None].astype(X.dtype)]))
+        return X
+    X = (X * inverse[:, None]).astype(X.dtype)
+    return np.column_stack([X, empty.astype(X.dtype)]) if empty.any() else X
+
+
+def _search(
+    X: Matrix,
+    k: int,
+    absolute: bool,
+    wanted: Array,
+    method: str,
+    n_threads: int,
+    seed: int,
+    verbose: int,
+) -> tuple[Array, Array]:
+    """Find the neighbours of wanted rows among distinct ones; the others' have no meaning."""
+    packed = not sparse.issparse(X) or X.shape[0] * X.shape[1] * 4 <= PACKED_BYTES
+    leaves = exact.pack(X, absolute) if packed and method != "approximate" else None
+    if method == "auto":
+        method = _cheaper(X, leaves, k, n_threads, verbose)
+    if method == "approximate":
+        index, distance, wanted = _search_approximately(X, k, absolute, n_threads, seed, verbose)
+        if not wanted.any():
+            return index, distance
+        leaves = exact.pack(X, absolute) if packed else None
+    report = _Progress(verbose)
+    if leaves is not None:
+        found = exact.search(X, leaves, k, wanted, n_threads, report)
+    else:
+        found = _search_sparse(X, k, absolute, wanted, n_threads, report)
+    if method == "approximate":
+        index[wanted], distance[wanted] = (part[wanted] for part in found)
+        return index, distance
+    return found
+
+
+def _cheaper(X: Matrix, leaves: exact.Leaves | None, k: int, n_threads: int, verbose: int) -> str:
+    """Choose the method by the processor time that each is expected to take."""
+    n, columns = X.shape
+    filled = X.nnz / n if sparse.issparse(X) else columns
+    approximately = COMPILE_SECONDS + n * k / 15 * (ROW_SECONDS + filled * CELL_SECONDS)
+    if leaves is not None:
+        exactly = exact.expected_seconds(leaves, k)
+    else:
+        overlap = float((np.bincount(X.indices, minlength=columns).astype(np.float64) ** 2).sum())
+        exactly = overlap * OVERLAP_SECONDS + n**2 * SELECT_SECONDS
+    wins = exactly > approximately
+    if verbose > 0:
+        print(f"[graph] exact search: about {exactly / n_threads:.0f} s", end="")
+        print(f"; approximate: about {approximately:.0f} s", end="" if wins else "\n")
+    if wins and find_spec("pynndescent") is None:
+        if verbose > 0:
+            print(f", but needs pynndescent: {INSTALL}")
+        return "exact"
+    if wins and verbose > 0:
+        print()
+    return "approximate" if wins else "exact"
+
+
+def _search_approximately(
+    X: Matrix, k: int, absolute: bool, n_threads: int, seed: int, verbose: int
+) -> tuple[Array, Array, Array]:
+    """Find neighbours by nearest-neighbour descent (Dong, Charikar and Li 2011).
+
+    The descent runs on one thread: on several its result depends on who comes first. Returns the
+    index and distance of the neighbours, and for which rows fewer than k were found.
+    """
+    try:
+        from pynndescent import NNDescent
+    except ImportError as error:
+        raise ImportError(f"method='approximate' needs pynndescent: {INSTALL}") from error
+    n = X.shape[0]
+    rows = np.arange(n, dtype=np.int32)
+    count = k + 1 + exact.SPARE
+    if n < max(SMALL, 2 * count):
+        empty = np.zeros((n, k))
+        return empty.astype(np.int32), empty, np.ones(n, bool)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it fell short for some rows: they are searched again
+        descent = NNDescent(
+            X,
+            metric="manhattan" if absolute else "euclidean",
+            n_neighbors=count,
+            random_state=seed,
+            n_jobs=1,
+            verbose=verbose > 1,
+        )
+    candidates = np.asarray(descent.neighbor_graph[0], dtype=np.int32)
+    useless = (candidates < 0) | (candidates == rows[:, None])
+    candidates[useless] = np.broadcast_to(rows[:, None], candidates.shape)[useless]
+    distance = exact.pair_distances(X, rows, candidates, absolute, n_threads)
+    distance[useless] = np.inf
+    order = np.lexsort((candidates, distance), axis=1)[:, :k]
+    index, distance = (np.take_along_axis(part, order, axis=1) for part in (candidates, distance))
+    return index, distance, np.isinf(distance[:, -1])
+
+
+def _search_sparse(
+    X: Matrix, k: int, absolute: bool, wanted: Array, n_threads: int, report: exact.Report
+) -> tuple[Array, Array]:
+    """Find neighbours exactly, a block of rows against all at a time, without densifying them."""
+    n = X.shape[0]
+    rows = np.flatnonzero(wanted).astype(np.int32)
+    kept = min(k + exact.SPARE, n - 1)
+    X = X.astype(np.float64)
+    transposed, squares = sparse.csr_array(X.T), row_norms(X, squared=True)
+    index, distance = np.zeros((n, k), np.int32), np.zeros((n, k))
+    size = max(1, BLOCK_CELLS // n)
+    blocks = [rows[start : start + size] for start in range(0, len(rows), size)]
+
+    def fill(block: Array) -> None:
+        if absolute:
+            gap = pairwise_distances(X[block], X, metric="manhattan")
+        else:
+            gap = squares - 2 * (X[block] @ transposed).toarray()
+        gap[np.arange(len(block)), block] = np.inf
+        candidates = np.argpartition(gap, kept - 1, axis=1)[:, :kept].astype(np.int32)
+        index[block], distance[block] = exact.nearest_of(X, block, candidates, k, absolute, 1)
+
+    pool = ThreadPoolExecutor(n_threads)
+    try:
+        for number, _ in enumerate(pool.map(fill, blocks)):
+            report((number + 1) / len(blocks))
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return index, distance
+
+
+class _Progress:
+    """Print a line when another tenth of the work is done."""
+
+    def __init__(self, verbose: int) -> None:
+        self.quiet = verbose <= 0
+        self.began, self.tenths = time.perf_counter(), 0
+
+    def __call__(self, share: float) -> None:
+        if self.quiet or int(share * 10) <= self.tenths:
+            return
+        self.tenths = int(share * 10)
+        seconds = time.perf_counter() - self.began
+        print(
+            f"[graph] [{'#' * self.tenths:10}] {seconds:.1f} s, "
+            f"about {seconds * (1 / share - 1):.0f} s to go",
+            flush=True,
+        )
+
+
+def find_copies(X: Matrix) -> Copies:
+    """Find the rows that are equal, by a hash of each row that is checked."""
+    keys = _hash_rows(X)
+    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+    if not _are_copies(X, first[group]):  # two rows of one key: practically never
+        dense = X.toarray() if sparse.issparse(X) else X
+        _, first, group = np.unique(dense, axis=0, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.intp)  # number groups by their first row
+    rank[np.argsort(first)] = np.arange(len(first))
+    group = rank[group.ravel()]
+    begin = np.concatenate([[0], np.cumsum(np.bincount(group))])
+    return Copies(np.sort(first), group, np.argsort(group, kind="stable"), begin)
+
+
+def _hash_rows(X: Matrix) -> Array:
+    """Return a 64-bit number for each row; equal rows have equal numbers."""
+    odd = np.random.default_rng(0).integers(2**63, size=X.shape[1], dtype=np.uint64) * 2 + 1
+    if sparse.issparse(X):
+        keys = np.zeros(X.shape[0], np.uint64)
+        full = np.flatnonzero(np.diff(X.indptr))
+        mixed = _mix(X.data, odd[X.indices])
+        if full.size:
+            keys[full] = np.add.reduceat(mixed, X.indptr[full])
+        return keys
+    keys = np.empty(X.shape[0], np.uint64)
+    for start in range(0, len(keys), exact.CHUNK):
+        part = slice(start, start + exact.CHUNK)
+        keys[part] = _mix(X[part], odd).sum(axis=1, dtype=np.uint64)
+    return keys
+
+
+def _mix(values: Array, odd: Array) -> Array:
+    bits = (values + values.dtype.type(0)).astype(np.float64).view(np.uint64)  # -0 becomes 0
+    bits ^= bits >> np.uint64(32)  # small whole numbers differ in the high bits only
+    bits *= odd
+    bits ^= bits >> np.uint64(29)
+    return bits
+
+
+def _are_copies(X: Matrix, original: Array) -> bool:
+    """Say whether each row equals its original."""
+    rows = np.flatnonzero(original != np.arange(X.shape[0]))
+    for start in range(0, len(rows), exact.CHUNK):
+        part = rows[start : start + exact.CHUNK]
+        differ = X[part] != X[original[part]]
+        if differ.nnz if sparse.issparse(X) else differ.any():
+            return False
+    return True
+
+
+def expand_copies(found: Neighbours, copies: Copies, k: int) -> Neighbours:
+    """Turn neighbours among distinct rows into neighbours among all rows.
+
+    The other copies of a row come first, then the copies of its nearest distinct row, and so on
+    until there are k. Where a group has more copies than places, no copy may become everybody's
+    neighbour: a row takes the others of its own group at growing distances round a ring, so that
+    all are few steps apart, and those of another group from a place that depends on the row.
+    """
+    if len(copies.first) == len(copies.group):
+        return found
+    n, size = len(copies.group), copies.size
+    index, distance = np.empty((n, k), np.int32), np.zeros((n, k))
+    place = np.empty(n, np.intp)
+    place[copies.member] = np.arange(n) - copies.begin[copies.group[copies.member]]
+    ring = {m: _ring(m, k) for m in np.unique(size)}
+    steps = np.stack([ring[m] for m in np.unique(size)])
+    which = np.searchsorted(np.unique(size), size)
+    slot = np.arange(k)
+    chunk = max(1, 2**21 // k**2)
+    for start in range(0, n, chunk):
+        rows = np.arange(start, min(start + chunk, n))
+        group = copies.group[rows]
+        own = np.minimum(size[group] - 1, k)
+        others = found.index[group]
+        reach = np.cumsum(size[others], axis=1)
+        later = slot - own[:, None]
+        source = (reach[:, None, :] <= later[:, :, None]).sum(axis=2)
+        is_own = later < 0
+        source[is_own] = 0
+        target = np.where(is_own, group[:, None], np.take_along_axis(others, source, axis=1))
+        before = (
+            np.take_along_axis(reach, source, axis=1)
+            - size[np.take_along_axis(others, source, axis=1)]
+        )
+        shift = np.where(
+            is_own, place[rows][:, None] + steps[which[group]], rows[:, None] + later - before
+        )
+        index[rows] = copies.member[copies.begin[target] + shift % size[target]]
+        distance[rows] = np.where(
+            is_own, 0, np.take_along_axis(found.distance[group], source, axis=1)
+        )
+    return Neighbours(index, distance)
+
+
+def _ring(size: int, k: int) -> Array:
+    """Return k steps round a ring of that many copies, different where there are k others."""
+    if size // 2 < k:
+        return np.arange(1, k + 1)
+    steps = np.round(np.geomspace(1, size // 2, k)).astype(np.intp)
+    return np.maximum.accumulate(steps - np.arange(k)) + np.arange(k)

@@ -18,6 +18,13 @@ TABLES = {
     "prediction": "rows predicted a second beside scikit-learn's tree",
     "threads": "two threads against one, and whether the trees are the same",
     "memory": "memory of a fit above its input",
+    "neighbours": "libraries for approximate neighbours: recall, time, memory",
+    "label_step": "solvers of the label-step by size",
+    "laptao": "LapTAO on MNIST and cpu_act beside the published figures and the baselines",
+    "fashion": "LapTAO and the Laplacian SVM on three classes of Fashion-MNIST",
+    "toy": "six labels in the plane, as a picture",
+    "few_labels": "accuracy of default trees on 28 tables with 1, 5 and 10 % of the labels",
+    "growth": "time and memory of LapTAO as the rows grow",
 }
 """Each name is a module of this package with a function ``run(options)`` that returns a Table."""
 RESULTS = Path(__file__).parent / "results"

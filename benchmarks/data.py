@@ -23,6 +23,7 @@ OPENML_ID = {
     "adult": 1590,
     "ailerons": 296,
     "cpu_act": 573,
+    "fashion_mnist": 40996,
     "house_16H": 574,
     "letter": 6,
     "magic": 1120,
@@ -36,9 +37,12 @@ OPENML_ID = {
     "spambase": 44,
     "waveform_40": 60,
 }
-REGRESSION = {"ailerons", "cpu_act", "house_16H", "pol", "protein"}
+REGRESSION = {"ailerons", "cpu_act", "house_16H", "pol", "protein", "sgemm_gpu", "year_pred"}
+OPENML_NAME = {"susy": "SUSY", "year_pred": "YearPredictionMSD", "kddcup": "KDDCup99"}
+"""Large sets by their name there, for want of a folder."""
+IMAGES = ("mnist", "fashion_mnist")
 MNIST_PARTS = ("train", "t10k")
-TRAINING_ROWS = {"letter": 16000, "mnist": 60000}
+TRAINING_ROWS = {"letter": 16000, "mnist": 60000, "fashion_mnist": 60000}
 """Rows that the usual split trains on, the rest being its test part."""
 
 
@@ -73,11 +77,11 @@ def load(name):
     folder = data_folder()
     if folder is None:
         X, y, task, categorical = _fetch(name)
-    elif name == "mnist":
+    elif name in IMAGES:
         X, y, task, categorical = *_read_idx(folder / name), "classification", ()
     else:
         X, y, task, categorical = _read_csv(folder, name)
-    if name == "mnist":
+    if name in IMAGES:
         X = X.astype(np.float32) / np.float32(255)
     n = TRAINING_ROWS.get(name)
     if n is None:
@@ -121,10 +125,11 @@ def _read_idx(folder):
 
 def _fetch(name):
     """Columns, targets, task and categorical names of a set from OpenML."""
-    if name not in OPENML_ID:
-        raise Unavailable(f"{name}: no data folder, and no OpenML number is known for it")
+    if name not in OPENML_ID and name not in OPENML_NAME:
+        raise Unavailable(f"{name}: no data folder, and OpenML is not known to have it")
+    which = {"data_id": OPENML_ID[name]} if name in OPENML_ID else {"name": OPENML_NAME[name]}
     try:
-        bunch = fetch_openml(data_id=OPENML_ID[name], as_frame=True, parser="auto")
+        bunch = fetch_openml(**which, as_frame=True, parser="auto")
     except (OSError, ValueError) as error:
         raise Unavailable(f"{name}: no data folder, and OpenML did not answer") from error
     task = "regression" if name in REGRESSION else "classification"

@@ -2,9 +2,32 @@
 
 from importlib.metadata import version
 
+from silva.estimators.laplacian_svc import LaplacianSVC
+from silva.estimators.laptao import LapTAOClassifier, LapTAORegressor
+from silva.estimators.predictive_clustering import (
+    PredictiveClusteringTreeClassifier,
+    PredictiveClusteringTreeRegressor,
+)
+from silva.estimators.self_training import SelfTrainingRegressor
 from silva.estimators.tao import TAOTreeClassifier, TAOTreeRegressor
+from silva.graph import affinity_graph
+from silva.model_selection import LabelledKFold, LabelledShuffleSplit
 from silva.report import export_text, plot_tree
 
 __version__ = version("silva")
 
-__all__ = ["TAOTreeClassifier", "TAOTreeRegressor", "export_text", "plot_tree"]
+__all__ = [
+    "LabelledKFold",
+    "LabelledShuffleSplit",
+    "LapTAOClassifier",
+    "LapTAORegressor",
+    "LaplacianSVC",
+    "PredictiveClusteringTreeClassifier",
+    "PredictiveClusteringTreeRegressor",
+    "SelfTrainingRegressor",
+    "TAOTreeClassifier",
+    "TAOTreeRegressor",
+    "affinity_graph",
+    "export_text",
+    "plot_tree",
+]

@@ -12,7 +12,7 @@ from silva.tree import Array
 SCALINGS = ("relevance", "deviation", "range", "none")
 CLIP = 3.0  # deviations beyond which a value is only "far out"
 FOREST_ROWS = 2000  # labelled rows are enough to tell which columns matter
-TREES = 200
+TREES = 100
 PRIOR_ROWS = 10  # labels' worth of belief that all columns matter alike
 
 

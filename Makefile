@@ -22,7 +22,7 @@ BUILD = $(INSTALL) --no-build-isolation $(BUILD_SETTINGS) --editable
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
 
-demo: $(VENV)/.demo  ## compare one TAO tree with greedy trees, print its rules, draw it
+demo: $(VENV)/.demo  ## one tree from 40 labels with and without unlabelled rows; its rules, its picture
 	@$(BIN)/python examples/demo.py
 
 test: $(VENV)/.dev  ## run the tests and report coverage; ARGS="-k name" for some of them

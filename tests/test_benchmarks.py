@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from benchmarks import __main__ as command
-from benchmarks import data, liblinear_tao, peers, report
+from benchmarks import data, few_labels, liblinear_tao, peers, report, semi
 from benchmarks.folds import Scores, comparison_rows
 from benchmarks.table import Options, Table, available, mean_ranks
 
@@ -170,3 +170,20 @@ def test_heap_start_routes_the_same_as_a_tree(digits):
     heap = liblinear_tao.HeapTree(W, b, np.arange(16))
     # A row at the median of its node may fall on either side by rounding.
     assert np.mean(tree.leaf_index[node] == liblinear_tao.predict(heap, X)) > 0.98
+
+
+def test_every_class_keeps_two_labels_and_the_rest_is_hidden():
+    y = np.repeat([0, 1, 2], [500, 40, 10])
+    labelled = semi.choose_labelled(y, 0.01, "classification", np.random.default_rng(0))
+    np.testing.assert_array_equal(np.bincount(y[labelled]), [5, 2, 2])
+    hidden = semi.hide(y, labelled, "classification")
+    assert (hidden[~labelled] == -1).all()
+    assert (hidden[labelled] == y[labelled]).all()
+
+
+def test_few_labels_table_ranks_all_but_the_bar():
+    cell = {"LapTAO": 0.9, "TAO, labels only": 0.8, few_labels.BAR: 0.95}
+    rows = few_labels.rows_of(0.05, {(0.05, "a"): cell, (0.05, "b"): cell})
+    assert rows[0]["gain"] == "+10.0"
+    assert rows[-1]["LapTAO"] == "1.00"
+    assert few_labels.BAR not in rows[-1]

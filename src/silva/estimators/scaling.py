@@ -13,6 +13,7 @@ SCALINGS = ("relevance", "deviation", "range", "none")
 CLIP = 3.0  # deviations beyond which a value is only "far out"
 FOREST_ROWS = 2000  # labelled rows are enough to tell which columns matter
 TREES = 100
+BLOCK = 4096  # rows copied at a time
 PRIOR_ROWS = 10  # labels' worth of belief that all columns matter alike
 
 
@@ -93,9 +94,19 @@ def _extremes(X: Matrix) -> tuple[Array, Array]:
 
 
 def _moments(X: Matrix, share: Array) -> tuple[Array, Array]:
-    mean = np.asarray(share @ X).ravel()
-    square = share @ X.power(2) if sparse.issparse(X) else np.einsum("n,nd,nd->d", share, X, X)
-    return mean, np.sqrt(np.maximum(square - mean**2, 0.0))
+    """Mean and standard deviation of each column; 0 where it is no more than rounding."""
+    mean = np.asarray(share @ X, dtype=np.float64).ravel()
+    if sparse.issparse(X):
+        square, rounding = share @ X.power(2) - mean**2, 1e-7
+    else:
+        square, rounding = np.zeros_like(mean), 1e-12
+        for begin in range(0, X.shape[0], BLOCK):
+            part = slice(begin, begin + BLOCK)
+            centred = X[part] - mean
+            square += share[part] @ np.square(centred, out=centred)
+    deviation = np.sqrt(np.maximum(square, 0.0))
+    deviation[deviation <= rounding * abs(mean)] = 0
+    return mean, deviation
 
 
 def _shift_and_divide(X: Matrix, shift: Array, width: Array) -> Matrix:

@@ -7,7 +7,7 @@ fit at the last share, the graph included. The graph of MNIST does not depend on
 linear leaves, depth and penalties chosen on smoothed labels inside; "LapTAO, constant leaves" has
 the leaves of the paper. Published rows are from "Semi-Supervised Learning with Decision Trees:
 Graph Laplacian Tree Alternating Optimization", Tables 1 to 3. Slow baselines run with the first
-seed only.
+seed only, on MNIST at two shares.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ PUBLISHED_SECONDS = {
     ("cpu_act", "LapTAO, published"): 1072,
 }
 ONCE = {"self-trained CART", "self-trained TAO", "SSCT", "LapCART", "CART, labels only"}
-TREE = {"max_depth": 8, "alpha": 1.0, "l2": 1.0}  # of MNIST, as `letter_mnist` chose them
+TWICE = (0.01, 0.10)  # shares at which they run on MNIST
+TREE = {"max_depth": 8, "alpha": 0.3, "l2": 4.0}  # of MNIST, as `letter_mnist` chose them
 
 
 def run(options):
@@ -82,7 +83,7 @@ def cpu_act(data, _):
 def mnist(data, _):
     """Return the split of a seed, the methods of a seed, and the seconds of what they share."""
     begin = time.perf_counter()
-    W = affinity_graph(data.X, 20, mutual=True, n_jobs=-1, random_state=0, verbose=0)
+    W = affinity_graph(data.X, 10, n_jobs=-1, random_state=0)
     shared = time.perf_counter() - begin
     progress(f"  graph: {shared:.1f} s")
 
@@ -141,7 +142,7 @@ def measure(data, shares, seeds, prepare):
             labelled[order[: round(share * len(order))]] = True
             partly = hide(part.y, labelled, part.task)
             for name, model in methods(seed).items():
-                if seed > 0 and name in ONCE:
+                if name in ONCE and (seed > 0 or (data.name == "mnist" and share not in TWICE)):
                     continue
                 begin = time.perf_counter()
                 fit_quietly(model, part.X, partly)
@@ -152,7 +153,11 @@ def measure(data, shares, seeds, prepare):
     unit = "MSE" if data.task == "regression" else "error %"
     rows = []
     for name, values in (*loss.items(), *PUBLISHED[data.name].items()):
-        cells = {f"{s:.0%}": f"{np.mean(v):.2f}" for s, v in zip(shares, values, strict=False)}
+        cells = {
+            f"{share:.0%}": f"{np.mean(value):.2f}"
+            for share, value in zip(SHARES, values, strict=False)
+            if np.size(value)
+        }
         took = seconds.get(name, PUBLISHED_SECONDS.get((data.name, name)))
         rows.append(
             {"data set": f"{data.name}, {unit}", "method": name} | cells

@@ -113,6 +113,7 @@ def test_the_best_mapping_is_kept_not_the_last(problem):
     pull, _ = problem
     result = alternate(pull, Spoiler(), [0.1] * 5)
     assert result.fit.model == 1
+    np.testing.assert_array_equal(result.Z, pull.y)  # the coordinates it was fitted to
     assert result.history[0].energy == min(step.energy for step in result.history)
 
 

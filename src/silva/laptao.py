@@ -2,17 +2,20 @@
 
 Minimises over the coordinates Z, a row per training row and a column per output,
 
-    E(Z) = sum_n a_n |z_n - e_n|² + gamma · tr(Zᵀ L Z)
+    E(Z) = sum over labelled n of |z_n - y_n|² + gamma · tr(Zᵀ L Z) + rest(Z)
 
-(LapTAO paper, eq. 4). Labelled rows are anchored to their labels, a_n their weight. Unlabelled rows
-are anchored, `damping` times their weight, to the *spread* labels Z0,
+(LapTAO paper, eq. 4, where rest = 0 and the minimiser is the harmonic function of the labels).
+With few labels that minimiser is flat but for spikes at the labelled rows, for labels far away
+count as much as near ones, and no tree can fit it. So labels are spread by a damped walk here, and
+normalised:
 
-    Z0 = S(JY) / S(J1),    S = (J + damping·U + gamma·L)⁻¹,
+    Z0 = S(JY) / S(J1),    S = A⁻¹,    A = J + damping·U + gamma·L,
 
-each the mean of all labels, weighted by how well the graph conducts them. The paper's start is
-damping = 0, where S(J1) = 1. Then labels far away count as much as near ones, and with few labels
-Z is flat but for spikes at the labelled rows, which no tree can fit; a damped walk forgets the
-labels that it passed long ago and keeps the contrast.
+J and U the weights with which rows are labelled and unlabelled. Each row of Z0 is a mean of the
+labels, weighted by how well the graph conducts them; with damping = 0 it is the paper's start. The
+rest is what makes Z0 the minimiser:
+
+    rest(Z) = damping·|Z|²_U - 2 <Z, A·Z0 - JY>,    so that    E(Z) = |Z - Z0|²_A + constant.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from silva.graph import laplacian
 from silva.labels import LabelSystem, Total, label_energy, refit_leaves
 from silva.tree import Array
 
@@ -67,12 +71,11 @@ class SmoothedLabels:
         n_threads: int = 1,
     ) -> None:
         self._W, self._evidence, self._gamma = W, evidence, gamma
-        anchor = evidence.labelled + damping * evidence.unlabelled
-        self._system = LabelSystem(W, gamma, anchor, solver=solver, n_threads=n_threads)
+        self._damped = damping * evidence.unlabelled
+        self._anchor = evidence.labelled + self._damped
+        self._system = LabelSystem(W, gamma, self._anchor, solver=solver, n_threads=n_threads)
         self._spread = self._spread_labels()
-        pull = damping * evidence.unlabelled
-        self._anchor = anchor
-        self._pulled = evidence.sums + pull[:, None] * self._spread
+        self._target = self._anchor[:, None] * self._spread + gamma * (laplacian(W) @ self._spread)
 
     @property
     def n_free_rows(self) -> int:
@@ -108,22 +111,21 @@ class SmoothedLabels:
 
     def step(self, target: Array, mu: float, Z: Array) -> Array:
         """Label-step: solve the system of eq. 6."""
-        weighted = mu * target
         return self._system.solve(
-            self._pulled + weighted, shift=mu, start=Z, total=self._evidence.total
+            self._target + mu * target, shift=mu, start=Z, total=self._evidence.total
         )
 
     def energy(self, Z: Array) -> dict[str, float]:
         """Return the terms of E."""
-        labelled, unlabelled = self._evidence.labelled, self._anchor - self._evidence.labelled
-        fit, smooth = label_energy(labelled, self._evidence.means, Z, self._W, self._gamma)
-        damped = float(unlabelled @ ((Z - self._spread) ** 2).sum(axis=1))
-        return {"labels": fit, "graph": smooth, "damping": damped}
+        known = self._evidence
+        fit, smooth = label_energy(known.labelled, known.means, Z, self._W, self._gamma)
+        rest = self._damped @ (Z**2).sum(axis=1) - 2 * np.sum(Z * (self._target - known.sums))
+        return {"labels": fit, "graph": smooth, "rest": float(rest)}
 
     def refit(self, leaf: Array, n_leaves: int) -> Array:
         """Return the exact answers of the leaves, the tree's decisions fixed (section 3.3)."""
         return refit_leaves(
-            self._W, self._gamma, self._anchor, self._pulled, leaf, n_leaves, self._evidence.total
+            self._W, self._gamma, self._anchor, self._target, leaf, n_leaves, self._evidence.total
         )
 
 

@@ -114,7 +114,7 @@ class Alternation:
     fit : Fit
         The best mapping by the energy of its outputs.
     Z : array
-        The last coordinates.
+        The coordinates that it was fitted to.
     history : list of Step
     interrupted : bool
         Whether Ctrl-C ended it.
@@ -165,7 +165,7 @@ def alternate(
     Z = coordinates.initial()
     fit = mapping.fit(Z, 0.0)
     multiplier = np.zeros_like(Z)
-    best, history = fit, [_measure(0, 0.0, coordinates, Z, fit, began)]
+    best, best_Z, history = fit, Z, [_measure(0, 0.0, coordinates, Z, fit, began)]
     interrupted = False
     try:
         stopped = _report(history, len(weights), callback, verbose)
@@ -180,7 +180,7 @@ def alternate(
                 multiplier -= multiplier_step * mu * (Z - fit.outputs)
             history.append(_measure(number, mu, coordinates, Z, fit, began))
             if history[-1].energy <= min(step.energy for step in history):
-                best = fit
+                best, best_Z = fit, Z
             stopped = _report(history, len(weights), callback, verbose)
             moved = _relative_size(fit.outputs - before, Z)
             stopped = stopped or max(history[-1].violation, moved) < tol
@@ -192,7 +192,7 @@ def alternate(
             RuntimeWarning,
             stacklevel=2,
         )
-    return Alternation(best, Z, history, interrupted)
+    return Alternation(best, best_Z, history, interrupted)
 
 
 def _measure(

@@ -29,7 +29,7 @@ class LapTAOClassifier(ClassifierMixin, LapTAO):
     gamma : float or "auto", default="auto"
         Trust in the graph against the labels; "auto" is 1, and 0.1 for numbers.
     damping : float or "auto", default="auto"
-        How fast labels fade on their way, see Notes; "auto" is 0.03, and 0.01 for numbers, 0 is
+        How fast labels fade on their way, see Notes; "auto" is 0.03, and 0.003 for numbers, 0 is
         the paper's choice.
     affinity : sparse matrix of shape (rows, rows), default=None
         A graph of the training rows, symmetric and not negative; None builds one.
@@ -227,7 +227,7 @@ max_categories, memory, n_jobs, random_state, verbose
     """
 
     _is_classes = False
-    _gamma, _damping = 0.1, 0.01
+    _gamma, _damping = 0.1, 0.003
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -9,7 +9,8 @@ SHELL := /bin/bash
 VENV ?= .venv
 BIN := $(VENV)/bin
 SANITIZE := build/sanitize
-SANITIZED_TESTS ?= $(wildcard tests/test_tree.py tests/test_kernels.py tests/test_tao.py)
+SANITIZED_TESTS ?= $(wildcard tests/test_tree.py tests/test_kernels.py tests/test_tao.py \
+  tests/test_graph.py tests/test_labels.py)
 
 # What the compiled core is made from. Python sources are used in place and need no build.
 CORE := CMakeLists.txt pyproject.toml $(wildcard cpp/*)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
@@ -109,7 +110,7 @@ def mnist(data, _):
                 supervision=0.5, max_depth=12, n_jobs=-1, random_state=seed
             ),
             "LabelSpreading, our graph": SpreadOver(W),
-            "kNN": LabelsOnly(others["kNN"][-1].model),
+            "kNN": LabelsOnly(KNeighborsClassifier(1)),
             "forest, labels only": others["forest, labels only"],
         }
 
@@ -152,11 +153,14 @@ def measure(data, shares, seeds, prepare):
                          f"{seconds[name]:.1f} s")  # fmt: skip
     unit = "MSE" if data.task == "regression" else "error %"
     rows = []
-    for name, values in (*loss.items(), *PUBLISHED[data.name].items()):
+    published = {
+        name: [values[SHARES.index(share)] for share in shares]
+        for name, values in PUBLISHED[data.name].items()
+    }
+    for name, values in (loss | published).items():
         cells = {
-            f"{share:.0%}": f"{np.mean(value):.2f}"
-            for share, value in zip(SHARES, values, strict=False)
-            if np.size(value)
+            f"{share:.0%}": f"{np.mean(value):.2f}" if np.size(value) else ""
+            for share, value in zip(shares, values, strict=True)
         }
         took = seconds.get(name, PUBLISHED_SECONDS.get((data.name, name)))
         rows.append(

@@ -74,7 +74,7 @@ def classifiers(seed):
         "self-trained TAO": SelfTrainedTAO(seed),
         "SSCT": PredictiveClusteringTreeClassifier(random_state=seed),
         "LabelSpreading": make_pipeline(StandardScaler(), LabelSpreading(kernel="knn")),
-        "kNN": make_pipeline(StandardScaler(), LabelsOnly(KNeighborsClassifier(1))),
+        "kNN": LabelsOnly(make_pipeline(StandardScaler(), KNeighborsClassifier(1))),
         "forest, labels only": LabelsOnly(RandomForestClassifier(random_state=seed)),
     }
 
@@ -96,7 +96,7 @@ def regressors(seed):
             estimator=TAOTreeRegressor(alpha=0.1, random_state=seed)
         ),
         "SSCT": PredictiveClusteringTreeRegressor(random_state=seed),
-        "kNN": make_pipeline(StandardScaler(), LabelsOnly(KNeighborsRegressor(5))),
+        "kNN": LabelsOnly(make_pipeline(StandardScaler(), KNeighborsRegressor(5))),
         "forest, labels only": LabelsOnly(RandomForestRegressor(random_state=seed)),
     }
 

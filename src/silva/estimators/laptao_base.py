@@ -134,17 +134,16 @@ class LapTAO(BaseEstimator):
         first, member = np.arange(len(kept)), np.arange(len(kept))
         if self.affinity is None:
             first, member = distinct_rows(X[kept])
-        first, node = kept[first], np.full(n_rows, -1)
-        node[kept] = member
-        distinct, evidence, node_weight = _gather(
-            X, labels, labelled, weight, amount, node, first
-        )  # fmt: skip
+        first = kept[first]
+        distinct = X if len(first) == n_rows else X[first]
+        evidence = _gather(labels[kept], labelled[kept], weight[kept], amount, member)
+        node_weight = evidence.labelled + evidence.unlabelled
         if self.affinity is None:
             W = self._build_graph(distinct, evidence, node_weight, seed)
         else:
             W = check_affinity(self.affinity, n_rows)[first][:, first]
-        gamma = self._gamma if self.gamma == "auto" else self.gamma
-        damping = self._damping if self.damping == "auto" else self.damping
+        gamma = self._gamma if self.gamma == "auto" else float(self.gamma)
+        damping = self._damping if self.damping == "auto" else float(self.damping)
         coordinates = SmoothedLabels(
             W, evidence, gamma=gamma, damping=damping, solver=self.solver, n_threads=n_threads,
         )  # fmt: skip
@@ -174,7 +173,7 @@ class LapTAO(BaseEstimator):
         Z = np.empty((n_rows, labels.shape[1]))
         Z[kept] = result.Z[member]
         if len(kept) < n_rows:  # rows without weight take no part
-            Z[node < 0] = self._predictor.predict(X[node < 0])
+            Z[weight == 0] = self._predictor.predict(X[weight == 0])
         self._keep_labels(Z, labelled)
         return self
 
@@ -287,24 +286,10 @@ class LapTAO(BaseEstimator):
 
 
 def _gather(
-    X: Matrix,
-    labels: Array,
-    labelled: Array,
-    weight: Array,
-    amount: Array | None,
-    node: Array,
-    first: Array,
-) -> tuple[Matrix, Evidence, Array]:
-    """Return the distinct rows, what is known about them, and their weights."""
-    kept, count = node >= 0, len(first)
-    nodes = node[kept]
-
-    def sums(values: Array) -> Array:
-        return np.bincount(nodes, values[kept], minlength=count)
-
-    known = sums(weight * labelled)
-    unknown = sums(weight * ~labelled)
-    label_sums = np.stack([sums(weight * column) for column in labels.T], axis=1)
-    total = None if amount is None else Total(unknown, amount)
-    distinct = X if count == X.shape[0] else X[first]
-    return distinct, Evidence(known, unknown, label_sums, total), known + unknown
+    labels: Array, labelled: Array, weight: Array, amount: Array | None, member: Array
+) -> Evidence:
+    """Return what is known about the distinct rows, `member` naming that of each row."""
+    known = np.bincount(member, weight * labelled)
+    unknown = np.bincount(member, weight * ~labelled)
+    sums = np.stack([np.bincount(member, weight * column) for column in labels.T], axis=1)
+    return Evidence(known, unknown, sums, None if amount is None else Total(unknown, amount))

@@ -28,9 +28,9 @@ CLASSES = (6, 8, 9)  # shirt, bag, ankle boot
 SHARES = (0.006, 0.01, 0.03, 0.05, 0.10)
 PUBLISHED = {0.2: 2.0, 1: 2.1, 2: 2.9, 10: 3.9}
 TREES = {
-    "alpha 0.3, depth 6": (0.3, 6),
-    "alpha 3, depth 4": (3.0, 4),
-    "alpha 10, depth 3": (10.0, 3),
+    "alpha 1, depth 6": (1.0, 6),
+    "alpha 10, depth 4": (10.0, 4),
+    "alpha 30, depth 3": (30.0, 3),
 }
 
 

@@ -91,7 +91,7 @@ class TreeMapping:
         if self._last is None:
             share = self._weight / self._weight.sum()
             self._centre = share @ targets
-            spread = float(np.sqrt(np.sum(share @ (targets - self._centre) ** 2)))
+            spread = float(np.sqrt(np.mean(share @ (targets - self._centre) ** 2)))
             self._unit = spread or 1.0
             self._problem = Problem.pose(
                 select(self._first.device), self._X, self._leaves(targets), self._weight,

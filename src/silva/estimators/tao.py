@@ -267,8 +267,7 @@ class TAOTreeRegressor(RegressorMixin, TAOTree):
     leaf : {"constant", "linear"}, default="constant"
         The mean, or ridge regression per leaf, clipped to the range of the leaf's own targets.
     max_depth, alpha, l2, shrinkage, max_iter, tol
-        As in `TAOTreeClassifier`; the unit of `alpha` is the variance of the target, summed
-        over several outputs.
+        As in `TAOTreeClassifier`; the unit of `alpha` is the variance of the target.
     init : {"auto", "target_means", "random", "cart"}, Tree or fitted tree, default="auto"
         The first tree; "target_means" puts hyperplanes between the means of the rows with high and
         low targets.
@@ -334,13 +333,12 @@ class TAOTreeRegressor(RegressorMixin, TAOTree):
         self._flat = y.ndim == 1
         y = y[:, None] if y.ndim == 1 else y
         self.n_outputs_ = y.shape[1]
-        # One unit for all outputs together, so that alpha means the same for a target in metres or
-        # millimetres, and for a class as one number or as its indicators.
+        # One unit for all outputs: alpha means the same for a target in metres or millimetres.
         total = weight.sum() if weight.any() else 1.0
         self._centre = weight / total @ y
         size = float(np.abs(y - self._centre).max(initial=0.0)) or 1.0  # squares stay in range
         spread = weight / total @ ((y - self._centre) / size) ** 2
-        self._unit = size * float(np.sqrt(np.sum(spread))) or 1.0
+        self._unit = size * float(np.sqrt(np.mean(spread))) or 1.0
         targets = np.ascontiguousarray((y - self._centre) / self._unit)
         return (Linear(targets) if self.leaf == "linear" else Mean(targets)), weight
 

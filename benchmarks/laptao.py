@@ -91,9 +91,11 @@ def mnist(data, _):
 
     def methods(seed):
         lap = LapTAOClassifier(
-            estimator=TAOTreeRegressor(**TREE, alpha=REGRESSION_ALPHA, random_state=seed), affinity=W, n_jobs=-1,
+            estimator=TAOTreeRegressor(**TREE, alpha=REGRESSION_ALPHA, random_state=seed),
+            affinity=W,
+            n_jobs=-1,
             random_state=seed,
-        )  # fmt: skip
+        )
         tao = TAOTreeClassifier(**TREE, alpha=ALPHA, n_jobs=-1, random_state=seed)
         others = classifiers(seed)
         return {

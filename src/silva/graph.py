@@ -96,7 +96,7 @@ def affinity_graph(
         verbose=verbose,
     )
     n = X.shape[0]
-    begin = np.arange(0, n * k + 1, k)
+    begin = np.arange(0, n * k + 1, k, dtype=np.int32 if 2 * n * k < 2**31 else np.int64)
     weight = entropic_weights(found.distance, target)
     P = sparse.csr_array((weight.ravel(), found.index.ravel(), begin), shape=(n, n))
     return _canonical(P.minimum(P.T) if mutual else (P + P.T) * 0.5)
@@ -181,9 +181,9 @@ def _relative_squares(distance: Array) -> Array:
 
 
 def _calibrate(excess: Array, entropy: float) -> Array:
-    """Weights exp(-beta · excess), normalised, of the given entropy; excess is 0 for the nearest."""
+    """Weights exp(-beta · excess), normalised, of the given entropy; excess is 0 at the nearest."""
     ties = (excess == 0).sum(axis=1)
-    weight = (excess == 0) / ties[:, None]
+    weight: Array = (excess == 0) / ties[:, None]
     rows = np.flatnonzero(np.log(ties) < entropy - ENTROPY_TOLERANCE)
     excess = excess[rows]
     # The entropy falls as log(beta) grows; it is log(k) at the lower bound, log(ties) at the upper.
@@ -212,7 +212,7 @@ def _calibrate(excess: Array, entropy: float) -> Array:
 
 
 def laplacian(W: sparse.csr_array) -> sparse.csr_array:
-    """Return the Laplacian D - W of a graph, D the diagonal of its row sums (LapTAO paper, eq. 4)."""
+    """Return the Laplacian D - W of a graph, D being the diagonal of its row sums."""
     degree = np.asarray(W.sum(axis=1), dtype=np.float64).ravel()
     return sparse.csr_array(sparse.diags_array(degree) - W)
 

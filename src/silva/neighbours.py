@@ -24,9 +24,10 @@ from silva.tree import Array
 
 PACKED_BYTES = 2**29  # sparse rows are packed for the scan when they take no more, dense
 BLOCK_CELLS = 2**23  # distances of sparse rows at a time
-# What pynndescent takes on one core: compiling once, then per row of so many columns.
-COMPILE_SECONDS, ROW_SECONDS, CELL_SECONDS = 35.0, 20e-6, 6.5e-8
-OVERLAP_SECONDS, SELECT_SECONDS = 3e-9, 1.2e-8  # exact search of sparse rows
+# Processor time, measured: pynndescent on one core compiles once, then takes so much for a row and
+# for a number in it; the exact search of sparse rows multiplies all pairs of numbers in a column.
+COMPILE_SECONDS, ROW_SECONDS, DENSE_SECONDS, SPARSE_SECONDS = 30.0, 45e-6, 1.5e-7, 2e-5
+MULTIPLY_SECONDS, SELECT_SECONDS = 3.5e-9, 1.2e-8
 SMALL = 2000  # rows; with fewer the exact search takes no time
 INSTALL = "install it with pip install 'silva[ann]'"
 
@@ -120,16 +121,17 @@ def nearest_neighbours(
 
 def _directions(X: Matrix) -> Matrix:
     """Return rows of length one; a row of zeros gets a direction of its own, at a right angle."""
-    length = np.sqrt(row_norms(X.astype(np.float64, copy=False), squared=True))
-    empty = length == 0
-    inverse = 1 / np.where(empty, 1, length)
     if sparse.issparse(X):
-        X = sparse.csr_array(sparse.diags_array(inverse).astype(X.dtype) @ X)
-        if empty.any():
-            X = sparse.csr_array(sparse.hstack([X, empty[:, None].astype(X.dtype)]))
-        return X
-    X = (X * inverse[:, None]).astype(X.dtype)
-    return np.column_stack([X, empty.astype(X.dtype)]) if empty.any() else X
+        squares = row_norms(X.astype(np.float64), squared=True)
+    else:
+        squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)
+    empty = (squares == 0)[:, None].astype(X.dtype)
+    inverse = (1 / np.sqrt(np.where(squares > 0, squares, 1))).astype(X.dtype)
+    if not sparse.issparse(X):
+        X = X * inverse[:, None]
+        return np.concatenate([X, empty], axis=1) if empty.any() else X
+    X = sparse.csr_array(sparse.diags_array(inverse) @ X)
+    return sparse.csr_array(sparse.hstack([X, empty])) if empty.any() else X
 
 
 def _search(
@@ -143,67 +145,79 @@ def _search(
     verbose: int,
 ) -> tuple[Array, Array]:
     """Find the neighbours of wanted rows among distinct ones; the others' have no meaning."""
-    packed = not sparse.issparse(X) or X.shape[0] * X.shape[1] * 4 <= PACKED_BYTES
-    leaves = exact.pack(X, absolute) if packed and method != "approximate" else None
-    if method == "auto":
-        method = _cheaper(X, leaves, k, n_threads, verbose)
     if method == "approximate":
-        index, distance, wanted = _search_approximately(X, k, absolute, n_threads, seed, verbose)
-        if not wanted.any():
-            return index, distance
-        leaves = exact.pack(X, absolute) if packed else None
+        return _search_approximately(X, k, absolute, n_threads, seed, verbose)
+    leaves = _pack(X, absolute)
+    if method == "auto" and not _exact_pays(X, leaves, k, n_threads, verbose):
+        del leaves
+        return _search_approximately(X, k, absolute, n_threads, seed, verbose)
+    return _search_exactly(X, leaves, k, absolute, wanted, n_threads, verbose)
+
+
+def _pack(X: Matrix, absolute: bool) -> exact.Leaves | None:
+    """Pack rows for the scan, unless they are sparse and would take too much memory."""
+    if sparse.issparse(X) and X.shape[0] * X.shape[1] * 4 > PACKED_BYTES:
+        return None
+    return exact.pack(X, absolute)
+
+
+def _search_exactly(
+    X: Matrix,
+    leaves: exact.Leaves | None,
+    k: int,
+    absolute: bool,
+    wanted: Array,
+    n_threads: int,
+    verbose: int,
+) -> tuple[Array, Array]:
     report = _Progress(verbose)
-    if leaves is not None:
-        found = exact.search(X, leaves, k, wanted, n_threads, report)
-    else:
-        found = _search_sparse(X, k, absolute, wanted, n_threads, report)
-    if method == "approximate":
-        index[wanted], distance[wanted] = (part[wanted] for part in found)
-        return index, distance
-    return found
+    if leaves is None:
+        return _search_sparse(X, k, absolute, wanted, n_threads, report)
+    return exact.search(X, leaves, k, wanted, n_threads, report)
 
 
-def _cheaper(X: Matrix, leaves: exact.Leaves | None, k: int, n_threads: int, verbose: int) -> str:
-    """Choose the method by the processor time that each is expected to take."""
+def _exact_pays(
+    X: Matrix, leaves: exact.Leaves | None, k: int, n_threads: int, verbose: int
+) -> bool:
+    """Say whether the exact search is expected to take less processor time, or must do."""
     n, columns = X.shape
-    filled = X.nnz / n if sparse.issparse(X) else columns
-    approximately = COMPILE_SECONDS + n * k / 15 * (ROW_SECONDS + filled * CELL_SECONDS)
+    if leaves is not None and verbose <= 0 and exact.most_seconds(leaves) < COMPILE_SECONDS:
+        return True
+    numbers = X.nnz / n * SPARSE_SECONDS if sparse.issparse(X) else columns * DENSE_SECONDS
+    approximately = COMPILE_SECONDS + n * k / 15 * (ROW_SECONDS + numbers)
     if leaves is not None:
         exactly = exact.expected_seconds(leaves, k)
     else:
-        overlap = float((np.bincount(X.indices, minlength=columns).astype(np.float64) ** 2).sum())
-        exactly = overlap * OVERLAP_SECONDS + n**2 * SELECT_SECONDS
-    wins = exactly > approximately
+        filled = np.bincount(X.indices, minlength=columns).astype(np.float64)
+        exactly = float((filled**2).sum()) * MULTIPLY_SECONDS + n**2 * SELECT_SECONDS
+    pays = exactly <= approximately
+    lacking = not pays and find_spec("pynndescent") is None
     if verbose > 0:
-        print(f"[graph] exact search: about {exactly / n_threads:.0f} s", end="")
-        print(f"; approximate: about {approximately:.0f} s", end="" if wins else "\n")
-    if wins and find_spec("pynndescent") is None:
-        if verbose > 0:
-            print(f", but needs pynndescent: {INSTALL}")
-        return "exact"
-    if wins and verbose > 0:
-        print()
-    return "approximate" if wins else "exact"
+        print(
+            f"[graph] exact search: about {exactly / n_threads:.0f} s on {n_threads} threads; "
+            f"approximate: about {approximately:.0f} s"
+            + (f", but it needs pynndescent: {INSTALL}" if lacking else ""),
+            flush=True,
+        )
+    return pays or lacking
 
 
 def _search_approximately(
     X: Matrix, k: int, absolute: bool, n_threads: int, seed: int, verbose: int
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Array]:
     """Find neighbours by nearest-neighbour descent (Dong, Charikar and Li 2011).
 
-    The descent runs on one thread: on several its result depends on who comes first. Returns the
-    index and distance of the neighbours, and for which rows fewer than k were found.
+    The descent runs on one thread: on several its result depends on who comes first. Rows for
+    which it finds fewer than k neighbours are searched exactly, and so are all where there are few.
     """
     try:
         from pynndescent import NNDescent
     except ImportError as error:
         raise ImportError(f"method='approximate' needs pynndescent: {INSTALL}") from error
-    n = X.shape[0]
-    rows = np.arange(n, dtype=np.int32)
-    count = k + 1 + exact.SPARE
+    n, count = X.shape[0], k + 1 + exact.SPARE  # the row itself counts
     if n < max(SMALL, 2 * count):
-        empty = np.zeros((n, k))
-        return empty.astype(np.int32), empty, np.ones(n, bool)
+        leaves, everything = _pack(X, absolute), np.ones(n, bool)
+        return _search_exactly(X, leaves, k, absolute, everything, n_threads, verbose)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it fell short for some rows: they are searched again
         descent = NNDescent(
@@ -214,14 +228,18 @@ def _search_approximately(
             n_jobs=1,
             verbose=verbose > 1,
         )
-    candidates = np.asarray(descent.neighbor_graph[0], dtype=np.int32)
+    rows = np.arange(n, dtype=np.int32)
+    candidates = np.array(descent.neighbor_graph[0], dtype=np.int32)
     useless = (candidates < 0) | (candidates == rows[:, None])
-    candidates[useless] = np.broadcast_to(rows[:, None], candidates.shape)[useless]
+    candidates = np.where(useless, rows[:, None], candidates)
     distance = exact.pair_distances(X, rows, candidates, absolute, n_threads)
     distance[useless] = np.inf
-    order = np.lexsort((candidates, distance), axis=1)[:, :k]
-    index, distance = (np.take_along_axis(part, order, axis=1) for part in (candidates, distance))
-    return index, distance, np.isinf(distance[:, -1])
+    index, distance = exact.nearest_of(candidates, distance, k)
+    short = np.isinf(distance[:, -1])
+    if short.any():
+        again = _search_exactly(X, _pack(X, absolute), k, absolute, short, n_threads, verbose)
+        index[short], distance[short] = (part[short] for part in again)
+    return index, distance
 
 
 def _search_sparse(
@@ -244,7 +262,8 @@ def _search_sparse(
             gap = squares - 2 * (X[block] @ transposed).toarray()
         gap[np.arange(len(block)), block] = np.inf
         candidates = np.argpartition(gap, kept - 1, axis=1)[:, :kept].astype(np.int32)
-        index[block], distance[block] = exact.nearest_of(X, block, candidates, k, absolute, 1)
+        gap = exact.pair_distances(X, block, candidates, absolute, 1)
+        index[block], distance[block] = exact.nearest_of(candidates, gap, k)
 
     pool = ThreadPoolExecutor(n_threads)
     try:
@@ -306,7 +325,7 @@ def _hash_rows(X: Matrix) -> Array:
 
 
 def _mix(values: Array, odd: Array) -> Array:
-    bits = (values + values.dtype.type(0)).astype(np.float64).view(np.uint64)  # -0 becomes 0
+    bits: Array = (values + values.dtype.type(0)).astype(np.float64).view(np.uint64)  # -0 becomes 0
     bits ^= bits >> np.uint64(32)  # small whole numbers differ in the high bits only
     bits *= odd
     bits ^= bits >> np.uint64(29)
@@ -335,36 +354,26 @@ def expand_copies(found: Neighbours, copies: Copies, k: int) -> Neighbours:
     if len(copies.first) == len(copies.group):
         return found
     n, size = len(copies.group), copies.size
-    index, distance = np.empty((n, k), np.int32), np.zeros((n, k))
+    index, distance = np.empty((n, k), np.int32), np.empty((n, k))
     place = np.empty(n, np.intp)
     place[copies.member] = np.arange(n) - copies.begin[copies.group[copies.member]]
-    ring = {m: _ring(m, k) for m in np.unique(size)}
-    steps = np.stack([ring[m] for m in np.unique(size)])
-    which = np.searchsorted(np.unique(size), size)
-    slot = np.arange(k)
-    chunk = max(1, 2**21 // k**2)
-    for start in range(0, n, chunk):
+    sizes, size_number = np.unique(size, return_inverse=True)
+    steps = np.stack([_ring(int(each), k) for each in sizes])
+    for start in range(0, n, chunk := max(1, 2**21 // k**2)):
         rows = np.arange(start, min(start + chunk, n))
         group = copies.group[rows]
-        own = np.minimum(size[group] - 1, k)
         others = found.index[group]
-        reach = np.cumsum(size[others], axis=1)
-        later = slot - own[:, None]
+        reach = np.cumsum(size[others], axis=1)  # rows up to and with each distinct neighbour
+        later = np.arange(k) - np.minimum(size[group] - 1, k)[:, None]  # place after the copies
+        own = later < 0
         source = (reach[:, None, :] <= later[:, :, None]).sum(axis=2)
-        is_own = later < 0
-        source[is_own] = 0
-        target = np.where(is_own, group[:, None], np.take_along_axis(others, source, axis=1))
-        before = (
-            np.take_along_axis(reach, source, axis=1)
-            - size[np.take_along_axis(others, source, axis=1)]
-        )
-        shift = np.where(
-            is_own, place[rows][:, None] + steps[which[group]], rows[:, None] + later - before
-        )
-        index[rows] = copies.member[copies.begin[target] + shift % size[target]]
-        distance[rows] = np.where(
-            is_own, 0, np.take_along_axis(found.distance[group], source, axis=1)
-        )
+        other = np.take_along_axis(others, source, axis=1)
+        within = later - np.take_along_axis(reach, source, axis=1) + size[other]
+        target = np.where(own, group[:, None], other)
+        turn = np.where(own, place[rows, None] + steps[size_number[group]], rows[:, None] + within)
+        index[rows] = copies.member[copies.begin[target] + turn % size[target]]
+        far = np.take_along_axis(found.distance[group], source, axis=1)
+        distance[rows] = np.where(own, 0, far)
     return Neighbours(index, distance)
 
 

@@ -14,7 +14,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from silva.estimators.columns import encode, fit_columns
-from silva.estimators.distinct import distinct_rows
+from silva.estimators.distinct import row_groups
 from silva.estimators.parameters import check_choice, check_integer, check_number
 from silva.estimators.partial_labels import read_classes
 from silva.estimators.tao_base import check_weights
@@ -155,7 +155,9 @@ class LaplacianSVC(ClassifierMixin, BaseEstimator):
         partial = read_classes(y, X.shape[0])
         self.classes_ = partial.classes
         used = np.flatnonzero(weight > 0)
-        first, vertex = distinct_rows(X[used])
+        # Vertices in an order of their own, so that libsvm's path does not depend on copies.
+        groups = row_groups(X[used], 0)
+        _, first, vertex = np.unique(groups, return_index=True, return_inverse=True)
         self.vertices_ = X[used[first]]
         self.rbf_gamma_ = self._bandwidth(self.vertices_)
         place, code, mass = _merge_labels(vertex, partial.codes[used], weight[used])

@@ -3,9 +3,9 @@
 Test error in percent by the share of the 18,000 training images that is labelled, mean over the
 seeds, with leaves and non-zero weights of the trees at 10 %. Both methods use the same graph.
 LaplacianSVC has the paper's settings (rbf kernel of width 5, C = 100, gamma = 0.1; single
-precision). The trees differ in `alpha`, `l2` and `max_depth` only; `l2` of the largest is what `letter_mnist`
-chose on MNIST's training rows. Published rows are from figures 8 and
-9 of "Semi-Supervised Learning with Decision Trees: Graph Laplacian Tree Alternating Optimization".
+precision). The trees differ in `alpha`, `l2` and `max_depth` only; `l2` of the largest is what
+`letter_mnist` chose on MNIST's training rows. Published rows are from figures 8 and 9 of
+"Semi-Supervised Learning with Decision Trees: Graph Laplacian Tree Alternating Optimization".
 """
 
 from __future__ import annotations

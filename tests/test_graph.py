@@ -18,7 +18,7 @@ from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits, load_iris
 from sklearn.neighbors import KDTree, NearestNeighbors
 
-from silva import exact_neighbours, neighbours
+from silva import copies, exact_neighbours, neighbours
 from silva.graph import (
     affinity_graph,
     check_affinity,
@@ -271,7 +271,7 @@ def test_neighbours_match_brute_force_whatever_repeats(rows, k, metric):
 def test_rows_of_one_hash_are_still_told_apart(monkeypatch):
     X = repeated()
     expected = nearest_neighbours(X, 9)
-    monkeypatch.setattr(neighbours, "_hash_rows", lambda X: np.zeros(X.shape[0], np.uint64))
+    monkeypatch.setattr(copies, "row_groups", lambda X, seed: np.zeros(X.shape[0], np.uint64))
     found = nearest_neighbours(X, 9)
     assert_array_equal(found.index, expected.index)
 

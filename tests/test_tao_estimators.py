@@ -27,8 +27,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from silva import TAOTreeClassifier, TAOTreeRegressor, export_text
+from silva.copies import row_groups
 from silva.estimators import tao_base
-from silva.estimators.distinct import row_groups
 from silva.tree import Tree
 
 SPLITS = pytest.mark.parametrize("split", ["oblique", "axis"])

@@ -19,6 +19,7 @@ from sklearn.metrics import pairwise_distances
 from sklearn.utils.extmath import row_norms
 
 from silva import exact_neighbours as exact
+from silva.copies import Copies, find_copies
 from silva.kernels import Matrix
 from silva.tree import Array
 
@@ -44,33 +45,6 @@ class Neighbours:
 
     index: Array
     distance: Array
-
-
-@dataclass(frozen=True, eq=False)
-class Copies:
-    """Which rows are equal.
-
-    Attributes
-    ----------
-    first : int array of shape (distinct,)
-        Lowest row of each group of equal rows, ascending.
-    group : int array of shape (rows,)
-        Group of each row.
-    member : int array of shape (rows,)
-        The rows, group by group, ascending within one.
-    begin : int array of shape (distinct + 1,)
-        Where each group begins in `member`.
-    """
-
-    first: Array
-    group: Array
-    member: Array
-    begin: Array
-
-    @property
-    def size(self) -> Array:
-        """Rows of each group."""
-        return np.diff(self.begin)
 
 
 def nearest_neighbours(
@@ -291,56 +265,6 @@ class _Progress:
             f"about {seconds * (1 / share - 1):.0f} s to go",
             flush=True,
         )
-
-
-def find_copies(X: Matrix) -> Copies:
-    """Find the rows that are equal, by a hash of each row that is checked."""
-    keys = _hash_rows(X)
-    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
-    if not _are_copies(X, first[group]):  # two rows of one key: practically never
-        dense = X.toarray() if sparse.issparse(X) else X
-        _, first, group = np.unique(dense, axis=0, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), np.intp)  # number groups by their first row
-    rank[np.argsort(first)] = np.arange(len(first))
-    group = rank[group.ravel()]
-    begin = np.concatenate([[0], np.cumsum(np.bincount(group))])
-    return Copies(np.sort(first), group, np.argsort(group, kind="stable"), begin)
-
-
-def _hash_rows(X: Matrix) -> Array:
-    """Return a 64-bit number for each row; equal rows have equal numbers."""
-    odd = np.random.default_rng(0).integers(2**63, size=X.shape[1], dtype=np.uint64) * 2 + 1
-    if sparse.issparse(X):
-        keys = np.zeros(X.shape[0], np.uint64)
-        full = np.flatnonzero(np.diff(X.indptr))
-        mixed = _mix(X.data, odd[X.indices])
-        if full.size:
-            keys[full] = np.add.reduceat(mixed, X.indptr[full])
-        return keys
-    keys = np.empty(X.shape[0], np.uint64)
-    for start in range(0, len(keys), exact.CHUNK):
-        part = slice(start, start + exact.CHUNK)
-        keys[part] = _mix(X[part], odd).sum(axis=1, dtype=np.uint64)
-    return keys
-
-
-def _mix(values: Array, odd: Array) -> Array:
-    bits: Array = (values + values.dtype.type(0)).astype(np.float64).view(np.uint64)  # -0 becomes 0
-    bits ^= bits >> np.uint64(32)  # small whole numbers differ in the high bits only
-    bits *= odd
-    bits ^= bits >> np.uint64(29)
-    return bits
-
-
-def _are_copies(X: Matrix, original: Array) -> bool:
-    """Say whether each row equals its original."""
-    rows = np.flatnonzero(original != np.arange(X.shape[0]))
-    for start in range(0, len(rows), exact.CHUNK):
-        part = rows[start : start + exact.CHUNK]
-        differ = X[part] != X[original[part]]
-        if differ.nnz if sparse.issparse(X) else differ.any():
-            return False
-    return True
 
 
 def expand_copies(found: Neighbours, copies: Copies, k: int) -> Neighbours:

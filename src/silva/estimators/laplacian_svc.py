@@ -13,8 +13,8 @@ from sklearn.svm import SVC
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from silva.copies import row_groups
 from silva.estimators.columns import encode, fit_columns
-from silva.estimators.distinct import row_groups
 from silva.estimators.parameters import check_choice, check_integer, check_number
 from silva.estimators.partial_labels import read_classes
 from silva.estimators.tao_base import check_weights

@@ -15,8 +15,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from silva import mac
+from silva.copies import find_copies
 from silva.estimators.columns import encode, fit_columns
-from silva.estimators.distinct import distinct_rows
 from silva.estimators.graph_cache import cached_graph
 from silva.estimators.mappings import TreeMapping, TreePredictor, make_mapping
 from silva.estimators.parameters import check_choice, check_flag, check_integer, check_number
@@ -133,7 +133,8 @@ class LapTAO(BaseEstimator):
         kept = np.flatnonzero(weight > 0)
         first, member = np.arange(len(kept)), np.arange(len(kept))
         if self.affinity is None:
-            first, member = distinct_rows(X[kept])
+            copies = find_copies(X[kept])
+            first, member = copies.first, copies.group
         first = kept[first]
         distinct = X if len(first) == n_rows else X[first]
         evidence = _gather(labels[kept], labelled[kept], weight[kept], amount, member)

@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from silva.copies import row_groups
 from silva.estimators.columns import encode, fit_columns
-from silva.estimators.distinct import row_groups
 from silva.estimators.parameters import check_choice, check_integer, check_number
 from silva.estimators.partial_labels import read_classes, read_numbers
 from silva.estimators.selection import CELLS, ROWS, folds

@@ -14,8 +14,8 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from silva.copies import row_groups
 from silva.estimators.columns import Columns, encode, fit_columns
-from silva.estimators.distinct import row_groups
 from silva.estimators.parameters import check_choice, check_flag, check_integer, check_number
 from silva.estimators.selection import Settings, Trial, folds, search
 from silva.grow import from_sklearn, greedy_start, random_start, with_unit_features

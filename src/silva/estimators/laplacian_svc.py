@@ -17,7 +17,7 @@ from silva.copies import row_groups
 from silva.estimators.columns import encode, fit_columns
 from silva.estimators.parameters import check_choice, check_integer, check_number
 from silva.estimators.partial_labels import read_classes
-from silva.estimators.tao_base import check_weights
+from silva.estimators.problem import check_weights
 from silva.graph import affinity_graph, check_affinity, laplacian
 from silva.tree import Array
 

@@ -20,9 +20,9 @@ from silva.estimators.columns import encode, fit_columns
 from silva.estimators.graph_cache import cached_graph
 from silva.estimators.mappings import TreeMapping, TreePredictor, make_mapping
 from silva.estimators.parameters import check_choice, check_flag, check_integer, check_number
+from silva.estimators.problem import check_weights
 from silva.estimators.scaling import SCALINGS, scale_columns
 from silva.estimators.tao import TAOTreeRegressor
-from silva.estimators.tao_base import check_weights
 from silva.graph import check_affinity
 from silva.kernels import Matrix
 from silva.labels import Total

@@ -12,9 +12,9 @@ from sklearn.base import clone
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.tree import DecisionTreeRegressor
 
+from silva.estimators.problem import Problem, leaf_numbers
 from silva.estimators.selection import Settings
 from silva.estimators.tao import TAOTreeRegressor
-from silva.estimators.tao_base import Problem, leaf_numbers
 from silva.grow import from_sklearn
 from silva.kernels import Matrix, select
 from silva.leaves import Leaves, Linear, Mean

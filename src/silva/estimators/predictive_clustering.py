@@ -17,8 +17,8 @@ from silva.copies import row_groups
 from silva.estimators.columns import encode, fit_columns
 from silva.estimators.parameters import check_choice, check_integer, check_number
 from silva.estimators.partial_labels import read_classes, read_numbers
+from silva.estimators.problem import check_weights
 from silva.estimators.selection import CELLS, ROWS, folds
-from silva.estimators.tao_base import check_weights
 from silva.kernels import Matrix, cpu
 from silva.losses import squared_error
 from silva.predictive_clustering import Growth, Problem, grow

@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from silva.estimators.columns import Columns
 from silva.estimators.parameters import check_choice
-from silva.estimators.tao_base import Problem, TAOTree
+from silva.estimators.problem import Problem
+from silva.estimators.tao_base import TAOTree
 from silva.leaves import ClassShares, Leaves, Linear, Mean
 from silva.losses import squared_error
 from silva.tao import Optimised, rescale_answers

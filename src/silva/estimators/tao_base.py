@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,14 +17,15 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from silva.copies import row_groups
 from silva.estimators.columns import Columns, encode, fit_columns
 from silva.estimators.parameters import check_choice, check_flag, check_integer, check_number
+from silva.estimators.problem import Problem, check_weights, importances, leaf_numbers
 from silva.estimators.selection import Settings, Trial, folds, search
 from silva.grow import from_sklearn, greedy_start, random_start, with_unit_features
-from silva.kernels import Kernels, Matrix, Rows, select
+from silva.kernels import Matrix, select
 from silva.leaves import ClassShares, Leaves, Linear, take_rows
 from silva.pruning import shrink
 from silva.splits import Axis, Oblique, Split
 from silva.tao import Callback, Iteration, Optimised, optimise
-from silva.tree import Array, Tree, answer, node_totals
+from silva.tree import Array, Tree, answer
 
 DIRECTIONS = {"class_means": "means", "target_means": "means", "random": "gaussian"}
 SPLITS = ("oblique", "mixed", "axis")
@@ -32,46 +33,6 @@ ALPHAS = (0.03, 0.1, 0.3, 1.0, 3.0)
 L2 = (0.1, 1.0)  # in units of alpha; the first is used where nothing is searched
 LINEAR_COLUMNS = 2000
 LEAF_ROWS, DEEPEST = 16, 12  # a first tree keeps about this many rows in a leaf
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """What a tree is fitted to.
-
-    Attributes
-    ----------
-    kernels : Kernels
-        The compute table.
-    X : matrix
-        Rows in the user's units, encoded.
-    rows : Rows
-        The same as the table stores them.
-    leaves : Leaves
-        The leaf problem with its targets.
-    weight : array
-        Positive weights of the rows.
-    n_threads : int
-    """
-
-    kernels: Kernels
-    X: Matrix
-    rows: Rows
-    leaves: Leaves
-    weight: Array
-    n_threads: int
-
-    @classmethod
-    def pose(
-        cls, kernels: Kernels, X: Matrix, leaves: Leaves, weight: Array, n_threads: int
-    ) -> Problem:
-        """Prepare the rows."""
-        rows = kernels.prepare(X, n_threads, weight)
-        return cls(kernels, X, rows, leaves, weight, n_threads)
-
-    def on(self, part: Array) -> Problem:
-        """Return the same problem on some of the rows."""
-        leaves = take_rows(self.leaves, part)
-        return Problem.pose(self.kernels, self.X[part], leaves, self.weight[part], self.n_threads)
 
 
 class TAOTree(BaseEstimator):
@@ -375,7 +336,7 @@ class TAOTree(BaseEstimator):
         self.split_ = self._settings.split
         self.alpha_ = self._settings.alpha
         self.shrinkage_ = self._settings.shrinkage
-        share = _importances(result.tree, result.leaf, problem)
+        share = importances(result.tree, result.leaf, problem)
         self.feature_importances_ = np.bincount(
             columns.source, share, minlength=self.n_features_in_
         )
@@ -414,18 +375,6 @@ class TAOTree(BaseEstimator):
         return self.tree_.n_leaves
 
 
-def check_weights(weight: Array) -> None:
-    """Raise unless some rows count, none too much or too little for single precision."""
-    if not weight.any():
-        raise ValueError("sample_weight must have a positive entry, got all zeros")
-    largest, smallest = weight.max(), weight[weight > 0].min()
-    if largest > 1e30 or smallest < 1e-30:
-        raise ValueError(
-            "sample_weight (times class_weight) must be zero or between 1e-30 and 1e30, got "
-            f"{smallest:g} to {largest:g}: multiply it by a constant"
-        )
-
-
 def check_width(given: Tree | None, n_columns: int) -> None:
     """Raise unless a given tree reads rows of this width."""
     if given is not None and given.n_features != n_columns:
@@ -450,12 +399,6 @@ def _depth(groups: Array, relative: int, leaves: Leaves) -> int:
     return max(allowed + relative, least)
 
 
-def leaf_numbers(kernels: Kernels, tree: Tree, X: Matrix, n_threads: int) -> Array:
-    """Return the leaf number of each row."""
-    nodes = kernels.route(X, tree.left, tree.right, tree.coefficients, tree.threshold, n_threads)
-    return np.asarray(tree.leaf_index[nodes])
-
-
 def _is_greedy(init: Any) -> bool:
     return isinstance(init, DecisionTreeClassifier | DecisionTreeRegressor)
 
@@ -474,29 +417,3 @@ def _given_tree(init: Any) -> Tree | None:
             f"got {type(init).__name__}"
         )
     return tree
-
-
-def _importances(tree: Tree, leaf: Array, problem: Problem) -> Array:
-    """Return the share of each encoded column in the decrease of impurity, summing to one.
-
-    A split of weights a and b with mean answers u and v lowers the impurity (Gini, variance) by
-    ab/(a + b)·|u - v|². An oblique node divides it among its columns by |coefficient|·scale.
-    """
-    if tree.slopes is None:
-        sums = tree.values * tree.weight[tree.leaf_nodes, None]
-    else:
-        answers, weight = answer(tree, leaf, problem.X), problem.weight
-        sums = np.stack([
-            np.bincount(leaf, weight * column, minlength=tree.n_leaves) for column in answers.T
-        ], axis=1)  # fmt: skip
-    total, mass = node_totals(tree, sums), tree.weight
-    mean = total / mass[:, None]
-    node = np.flatnonzero(~tree.is_leaf)
-    left, right = tree.left[node], tree.right[node]
-    gap = ((mean[left] - mean[right]) ** 2).sum(axis=1)
-    decrease = np.zeros(tree.n_nodes)
-    decrease[node] = mass[left] * mass[right] / mass[node] * gap
-    strength = abs(tree.coefficients).multiply(problem.rows.scale).tocsr()
-    strength = strength / np.maximum(strength.sum(axis=1), 1e-300)[:, None]
-    share = np.asarray(decrease @ strength).ravel()
-    return np.asarray(share / share.sum() if share.sum() > 0 else share)

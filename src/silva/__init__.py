@@ -2,6 +2,7 @@
 
 from importlib.metadata import version
 
+from silva.estimators.forest import TAOForestClassifier, TAOForestRegressor
 from silva.estimators.laplacian_svc import LaplacianSVC
 from silva.estimators.laptao import LapTAOClassifier, LapTAORegressor
 from silva.estimators.predictive_clustering import (
@@ -25,6 +26,8 @@ __all__ = [
     "PredictiveClusteringTreeClassifier",
     "PredictiveClusteringTreeRegressor",
     "SelfTrainingRegressor",
+    "TAOForestClassifier",
+    "TAOForestRegressor",
     "TAOTreeClassifier",
     "TAOTreeRegressor",
     "affinity_graph",

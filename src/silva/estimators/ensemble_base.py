@@ -17,7 +17,7 @@ from silva.estimators.parameters import check_flag, check_integer
 from silva.estimators.problem import Problem, check_weights, importances, leaf_numbers
 from silva.estimators.tao_base import TAOTree
 from silva.kernels import Matrix, select
-from silva.leaves import take_rows
+from silva.leaves import Leaves, take_rows
 from silva.tao import Optimised
 from silva.tree import Array, Tree
 
@@ -83,13 +83,21 @@ class TAOEnsemble(BaseEstimator):
         check_flag("warm_start", self.warm_start)
         self._template()._check_parameters()
 
-    def _pose(self, X: Any, y: Any, sample_weight: Any) -> tuple[TAOTree, Problem, Columns]:
-        """Check the rows and targets; return the template that read them, and the problem."""
+    def _read(
+        self, X: Any, y: Any, sample_weight: Any
+    ) -> tuple[TAOTree, Matrix, Leaves, Array, Columns]:
+        """Check rows, targets and weights; return them with the template that read them."""
         template = self._template()
         X, columns = fit_columns(self, X, missing=self.missing, max_categories=self.max_categories)
+        template._check_linear_leaves(X.shape[1])
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         leaves, weight = template._read_targets(y, weight)
         check_weights(weight)
+        return template, X, leaves, weight, columns
+
+    def _pose(self, X: Any, y: Any, sample_weight: Any) -> tuple[TAOTree, Problem, Columns]:
+        """Check the rows and targets; return the template that read them, and the problem."""
+        template, X, leaves, weight, columns = self._read(X, y, sample_weight)
         if not weight.all():  # rows without weight must not move a median
             X, leaves, weight = X[weight > 0], take_rows(leaves, weight > 0), weight[weight > 0]
         problem = Problem.pose(select(self.device), X, leaves, weight, self._n_threads)

@@ -2,9 +2,9 @@
 
 The folder is the environment variable ``SILVA_DATA``, or ``../shared/data`` beside the repository.
 It holds ``NAME.csv.gz`` (a header, the last column is ``target``, an empty field is missing), the
-IDX files of MNIST in ``mnist/``, and ``catalogue.json`` with the task and the categorical columns
-of each set. Sets from OpenML come in the row order that it has, so that the usual split of Letter
-can differ there.
+IDX files of MNIST in ``mnist/``, ``NAME.npz`` for images with a split of their own, and
+``catalogue.json`` with the task and the categorical columns of each set. Sets from OpenML come in
+the row order that it has, so that the usual split of Letter can differ there.
 """
 
 from __future__ import annotations
@@ -41,8 +41,11 @@ REGRESSION = {"ailerons", "cpu_act", "house_16H", "pol", "protein", "sgemm_gpu",
 OPENML_NAME = {"susy": "SUSY", "year_pred": "YearPredictionMSD", "kddcup": "KDDCup99"}
 """Large sets by their name there, for want of a folder."""
 IMAGES = ("mnist", "fashion_mnist")
+ARRAYS = ("char74k_fonts12",)
 MNIST_PARTS = ("train", "t10k")
-TRAINING_ROWS = {"letter": 16000, "mnist": 60000, "fashion_mnist": 60000}
+TRAINING_ROWS = {
+    "letter": 16000, "mnist": 60000, "fashion_mnist": 60000, "char74k_fonts12": 55800,
+}  # fmt: skip
 """Rows that the usual split trains on, the rest being its test part."""
 
 
@@ -79,9 +82,11 @@ def load(name):
         X, y, task, categorical = _fetch(name)
     elif name in IMAGES:
         X, y, task, categorical = *_read_idx(folder / name), "classification", ()
+    elif name in ARRAYS:
+        X, y, task, categorical = *_read_arrays(folder, name), "classification", ()
     else:
         X, y, task, categorical = _read_csv(folder, name)
-    if name in IMAGES:
+    if name in (*IMAGES, *ARRAYS):
         X = X.astype(np.float32) / np.float32(255)
     n = TRAINING_ROWS.get(name)
     if n is None:
@@ -121,6 +126,17 @@ def _read_idx(folder):
     X = np.concatenate([np.frombuffer(image, np.uint8, offset=16) for image in images])
     y = np.concatenate([np.frombuffer(digit, np.uint8, offset=8) for digit in digits])
     return X.reshape(len(y), -1), y.astype(np.int64)
+
+
+def _read_arrays(folder, name):
+    """Grey pixels and classes of a NumPy archive with a given split, the training rows first."""
+    try:
+        with np.load(folder / f"{name}.npz") as arrays:
+            parts = [(arrays[f"X_{part}"], arrays[f"y_{part}"]) for part in ("train", "test")]
+    except OSError as error:
+        raise Unavailable(f"{name}: not in the data folder") from error
+    X, y = (np.concatenate(pair) for pair in zip(*parts, strict=True))
+    return X, y.astype(np.int64)
 
 
 def _fetch(name):

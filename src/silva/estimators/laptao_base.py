@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from dataclasses import replace
 from typing import Any, Self
@@ -15,21 +14,17 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from silva import mac
-from silva.copies import find_copies
 from silva.estimators.columns import encode, fit_columns
-from silva.estimators.graph_cache import cached_graph
 from silva.estimators.mappings import TreeMapping, TreePredictor, make_mapping
 from silva.estimators.parameters import check_choice, check_flag, check_integer, check_number
 from silva.estimators.problem import check_weights
-from silva.estimators.scaling import SCALINGS, scale_columns
+from silva.estimators.scaling import SCALINGS
+from silva.estimators.spreading import distinct_rows, graph_of_rows
 from silva.estimators.tao import TAOTreeRegressor
-from silva.graph import check_affinity
 from silva.kernels import Matrix
-from silva.labels import Total
-from silva.laptao import Evidence, SmoothedLabels
+from silva.laptao import SmoothedLabels
 from silva.tree import Array, node_totals
 
-MOST_NEIGHBOURS = 30
 SOLVERS = ("auto", "direct", "cg", "eigen")
 
 
@@ -128,30 +123,25 @@ class LapTAO(BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         n_threads = int(effective_n_jobs(self.n_jobs))
 
-        # Copies of a row are one row of their joint weight, so that a weight of 2 is two copies and
-        # no neighbourhood is filled with copies. A graph that was given speaks of single rows.
-        kept = np.flatnonzero(weight > 0)
-        first, member = np.arange(len(kept)), np.arange(len(kept))
-        if self.affinity is None:
-            copies = find_copies(X[kept])
-            first, member = copies.first, copies.group
-        first = kept[first]
-        distinct = X if len(first) == n_rows else X[first]
-        evidence = _gather(labels[kept], labelled[kept], weight[kept], amount, member)
-        node_weight = evidence.labelled + evidence.unlabelled
-        if self.affinity is None:
-            W = self._build_graph(distinct, evidence, node_weight, seed)
-        else:
-            W = check_affinity(self.affinity, n_rows)[first][:, first]
+        rows = distinct_rows(
+            X, labels, labelled, weight, amount=amount, merge=self.affinity is None
+        )
+        W = graph_of_rows(
+            rows, affinity=self.affinity, n_rows=n_rows, n_neighbors=self.n_neighbors,
+            perplexity=self.perplexity, mutual=self.mutual, scaling=self.scaling,
+            is_classes=self._is_classes, memory=self.memory, seed=seed, n_jobs=self.n_jobs,
+            verbose=self.verbose,
+        )  # fmt: skip
         gamma = self._gamma if self.gamma == "auto" else float(self.gamma)
         damping = self._damping if self.damping == "auto" else float(self.damping)
         coordinates = SmoothedLabels(
-            W, evidence, gamma=gamma, damping=damping, solver=self.solver, n_threads=n_threads,
+            W, rows.evidence, gamma=gamma, damping=damping, solver=self.solver,
+            n_threads=n_threads,
         )  # fmt: skip
         self._warn_unreached(coordinates)
         mapping = make_mapping(
             TAOTreeRegressor() if self.estimator is None else self.estimator,
-            distinct, node_weight, seed=seed, n_threads=n_threads,
+            rows.X, rows.weight, seed=seed, n_threads=n_threads,
             iterations=self.tao_iter, alpha_over_mu=self.alpha_over_mu,
         )  # fmt: skip
         result = mac.alternate(
@@ -168,12 +158,11 @@ class LapTAO(BaseEstimator):
         if isinstance(mapping, TreeMapping):
             self.settings_ = mapping.settings
         if isinstance(self._predictor, TreePredictor):
-            self._keep_tree(self._predictor, distinct, node_weight, coordinates)
+            self._keep_tree(self._predictor, rows.X, rows.weight, coordinates)
         else:
             self.estimator_ = self._predictor.estimator
-        Z = np.empty((n_rows, labels.shape[1]))
-        Z[kept] = result.Z[member]
-        if len(kept) < n_rows:  # rows without weight take no part
+        Z = rows.spread(result.Z, n_rows)
+        if not weight.all():  # rows without weight take no part
             Z[weight == 0] = self._predictor.predict(X[weight == 0])
         self._keep_labels(Z, labelled)
         return self
@@ -214,21 +203,6 @@ class LapTAO(BaseEstimator):
         if totals is not None:
             raise TypeError("totals are known for classes only")
         return None
-
-    def _build_graph(self, X: Matrix, evidence: Evidence, weight: Array, seed: int) -> Any:
-        if X.shape[0] == 1:
-            return check_affinity(np.zeros((1, 1)), 1)
-        scaled = scale_columns(
-            X, weight, self.scaling, evidence.means, evidence.labelled, self._is_classes, seed,
-            self.n_jobs,
-        )  # fmt: skip
-        n_neighbors = self.n_neighbors
-        if n_neighbors == "auto":
-            n_neighbors = min(MOST_NEIGHBOURS, math.isqrt(X.shape[0] - 1) + 1, X.shape[0] - 1)
-        return cached_graph(
-            self.memory, scaled, n_neighbors, self.perplexity, mutual=self.mutual,
-            n_jobs=self.n_jobs, random_state=seed, verbose=self.verbose,
-        )  # fmt: skip
 
     def _warn_unreached(self, coordinates: SmoothedLabels) -> None:
         if coordinates.n_free_components:
@@ -284,13 +258,3 @@ class LapTAO(BaseEstimator):
     def n_parameters_(self) -> int:
         """Coefficients, thresholds and leaf answers of the tree."""
         return self._tree_predictor().tree.n_parameters
-
-
-def _gather(
-    labels: Array, labelled: Array, weight: Array, amount: Array | None, member: Array
-) -> Evidence:
-    """Return what is known about the distinct rows, `member` naming that of each row."""
-    known = np.bincount(member, weight * labelled)
-    unknown = np.bincount(member, weight * ~labelled)
-    sums = np.stack([np.bincount(member, weight * column) for column in labels.T], axis=1)
-    return Evidence(known, unknown, sums, None if amount is None else Total(unknown, amount))

@@ -2,6 +2,8 @@
 
 from importlib.metadata import version
 
+from silva.estimators.boosting import TAOBoostClassifier
+from silva.estimators.gradient_boosting import TAOBoostRegressor
 from silva.estimators.laplacian_svc import LaplacianSVC
 from silva.estimators.laptao import LapTAOClassifier, LapTAORegressor
 from silva.estimators.predictive_clustering import (
@@ -25,6 +27,8 @@ __all__ = [
     "PredictiveClusteringTreeClassifier",
     "PredictiveClusteringTreeRegressor",
     "SelfTrainingRegressor",
+    "TAOBoostClassifier",
+    "TAOBoostRegressor",
     "TAOTreeClassifier",
     "TAOTreeRegressor",
     "affinity_graph",

@@ -7,6 +7,9 @@
 // Returned  the best plane: one coefficient of +1 or -1, or none.
 #pragma once
 
+#include <bit>
+#include <utility>
+
 #include "block.hpp"
 
 namespace silva {
@@ -67,6 +70,40 @@ class AxisScan {
   bool seen_ = false;
 };
 
+// A value of a column and what its point prefers.
+struct AxisPoint {
+  std::uint32_t key;  // the bits of the value, in an order that unsigned numbers compare by
+  float preference;
+
+  static std::uint32_t key_of(float value) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+  }
+  float value() const { return std::bit_cast<float>(key & 0x80000000u ? key & 0x7fffffffu : ~key); }
+};
+
+// Sorts points by value, byte by byte from the lowest: several times as fast as comparing them.
+inline void sort_points(std::vector<AxisPoint>& points, std::vector<AxisPoint>& spare) {
+  constexpr std::size_t kFew = 64;
+  if (points.size() < kFew) {
+    std::stable_sort(points.begin(), points.end(),
+                     [](const AxisPoint& a, const AxisPoint& b) { return a.key < b.key; });
+    return;
+  }
+  std::uint32_t count[4][256] = {};
+  for (const AxisPoint& point : points)
+    for (int byte = 0; byte < 4; ++byte) ++count[byte][point.key >> (8 * byte) & 0xff];
+  spare.resize(points.size());
+  for (int byte = 0; byte < 4; ++byte) {
+    auto& place = count[byte];
+    if (place[points[0].key >> (8 * byte) & 0xff] == points.size()) continue;  // all the same
+    std::uint32_t next = 0;
+    for (std::uint32_t& begin : place) next += std::exchange(begin, next);
+    for (const AxisPoint& point : points) spare[place[point.key >> (8 * byte) & 0xff]++] = point;
+    points.swap(spare);
+  }
+}
+
 template <class T>
 AxisSplit best_axis_split(const View<DenseRows<T>>& view, const std::uint32_t* slot,
                           const float* preference, std::size_t count, const Preferences& all,
@@ -87,11 +124,12 @@ AxisSplit best_axis_split(const View<DenseRows<T>>& view, const std::uint32_t* s
       for (int code = 0; code < 256; ++code)
         if (present[code]) scan.step(rows.unit[j] * static_cast<float>(code), sum[code]);
     } else {
-      std::vector<std::pair<float, float>> points(count);
+      std::vector<AxisPoint> points(count), spare;
       for (std::size_t i = 0; i < count; ++i)
-        points[i] = {column[slot[i] * rows.stride], preference[i]};
-      std::sort(points.begin(), points.end());
-      for (const auto& [value, weight] : points) scan.step(value, static_cast<double>(weight));
+        points[i] = {AxisPoint::key_of(column[slot[i] * rows.stride]), preference[i]};
+      sort_points(points, spare);
+      for (const AxisPoint& point : points)
+        scan.step(point.value(), static_cast<double>(point.preference));
     }
     best[j] = scan.best();
   });

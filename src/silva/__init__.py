@@ -2,7 +2,9 @@
 
 from importlib.metadata import version
 
+from silva.estimators.boosting import TAOBoostClassifier
 from silva.estimators.forest import TAOForestClassifier, TAOForestRegressor
+from silva.estimators.gradient_boosting import TAOBoostRegressor
 from silva.estimators.laplacian_svc import LaplacianSVC
 from silva.estimators.laptao import LapTAOClassifier, LapTAORegressor
 from silva.estimators.predictive_clustering import (
@@ -26,6 +28,8 @@ __all__ = [
     "PredictiveClusteringTreeClassifier",
     "PredictiveClusteringTreeRegressor",
     "SelfTrainingRegressor",
+    "TAOBoostClassifier",
+    "TAOBoostRegressor",
     "TAOForestClassifier",
     "TAOForestRegressor",
     "TAOTreeClassifier",

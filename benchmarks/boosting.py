@@ -120,7 +120,7 @@ def methods(case, penalty, quick):
 
     def boosted(algorithm):
         settings = {
-            "algorithm": algorithm, "max_depth": 4 if quick else case.depth, "alpha": alpha,
+            "algorithm": algorithm, "max_depth": 7 if quick else case.depth, "alpha": alpha,
             "l2": l2, "max_iter": 2 if quick else 20,
         }  # fmt: skip
         return lambda data, seed, stages: grow_ours(data, settings, seed, stages)
@@ -166,7 +166,7 @@ def grow_ours(data, settings, seed, stages):
             trees, 100 * errors[trees - 1], finished[trees - 1],
             n_parameters(model.trees_[:trees]), sum(costs[:trees]),
         )
-        for trees in stages if trees <= len(errors)
+        for trees in stages if trees <= len(finished)
     ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils import column_or_1d, gen_batches
+from sklearn.utils import gen_batches
 
 from silva.boosting import (
     M1,
@@ -23,12 +23,23 @@ from silva.boosting import (
     weighted_error,
 )
 from silva.estimators.boosting_base import BLOCK, Stage, TAOBoost
-from silva.estimators.parameters import check_choice
+from silva.estimators.parameters import check_choice, check_number
+from silva.estimators.partial_labels import PartialClasses, read_classes
 from silva.estimators.problem import Problem
+from silva.estimators.spreading import (
+    choose_anchor,
+    class_shares_of_forests,
+    distinct_rows,
+    graph_of_rows,
+    smooth_with_teacher,
+)
 from silva.estimators.tao import TAOTreeClassifier, require_targets
 from silva.estimators.tao_base import TAOTree
+from silva.kernels import Matrix
 from silva.leaves import ClassShares
 from silva.tree import Array, Tree
+
+LEAST_COUNT = 0.05  # of an unlabelled row whose first two classes are even
 
 
 class TAOBoostClassifier(ClassifierMixin, TAOBoost):
@@ -37,6 +48,10 @@ class TAOBoostClassifier(ClassifierMixin, TAOBoost):
     Each tree is optimised for the very loss that AdaBoost asks for, the weighted number of errors,
     with sparse hyperplanes as decisions; a few dozen such trees are more accurate than hundreds of
     greedy ones (boosted TAO paper, Algorithm 1). One tree a round serves all classes.
+
+    Where y is -1 or missing for some rows, their labels are filled in first: smoothed over a graph
+    of the rows, with the answers of forests on the labelled rows as weak anchors. A row then counts
+    by the lead of its first class over the second.
 
     Parameters
     ----------
@@ -74,6 +89,15 @@ class TAOBoostClassifier(ClassifierMixin, TAOBoost):
     n_iter_no_change : int, optional
         Stop early: when the error on the rows held out has not fallen for so many trees, those
         after the best one are dropped. None, the default, learns from all rows and never stops.
+    gamma : float, default=1.0
+        Weight of the graph where labels are filled in.
+    anchor : float or "auto", default="auto"
+        How much the forests' answer counts for an unlabelled row, in units of a label; "auto"
+        chooses it by hiding labels in folds.
+    n_neighbors : int or "auto", default="auto"
+        Neighbours of a row in the graph, as in `LapTAOClassifier`.
+    affinity : sparse matrix of shape (rows, rows), optional
+        A graph to use instead.
     missing, max_categories
         As in `TAOTreeClassifier`.
     warm_start : bool, default=False
@@ -93,6 +117,10 @@ class TAOBoostClassifier(ClassifierMixin, TAOBoost):
     trees_ : list of Tree
         A leaf answers class shares; it votes for the largest.
     classes_ : array
+    transduction_ : array of shape (rows,)
+        The class of each training row, as given or as filled in.
+    label_distributions_ : array of shape (rows, classes)
+        The smoothed labels, where some were filled in.
     estimator_weights_, estimator_errors_ : array of shape (trees,)
         The vote and the weighted training error of each tree.
     history_ : list of Round
@@ -144,6 +172,10 @@ class TAOBoostClassifier(ClassifierMixin, TAOBoost):
         class_weight: Any = None,
         validation_fraction: float = 0.1,
         n_iter_no_change: int | None = None,
+        gamma: float = 1.0,
+        anchor: float | str = "auto",
+        n_neighbors: int | str = "auto",
+        affinity: Any = None,
         missing: str = "fill",
         max_categories: int = 30,
         warm_start: bool = False,
@@ -163,6 +195,10 @@ class TAOBoostClassifier(ClassifierMixin, TAOBoost):
         self.weighting = weighting
         self.loss = loss
         self.class_weight = class_weight
+        self.gamma = gamma
+        self.anchor = anchor
+        self.n_neighbors = n_neighbors
+        self.affinity = affinity
 
     def _template(self) -> TAOTreeClassifier:
         return TAOTreeClassifier(
@@ -179,12 +215,60 @@ class TAOBoostClassifier(ClassifierMixin, TAOBoost):
         super()._check_parameters()
         check_choice("algorithm", self.algorithm, ["samme", "m1"])
         check_choice("weighting", self.weighting, ["exact", "resample"])
+        check_number("gamma", self.gamma)
+        if self.anchor != "auto" and check_number("anchor", self.anchor) == 0:
+            raise ValueError("anchor must be positive, got 0")
 
     def _rule(self, n_classes: int) -> VoteRule:
         return M1 if self.algorithm == "m1" else samme(max(n_classes, 2))
 
     def _read_y(self, y: Any) -> Any:
-        return column_or_1d(require_targets(y), warn=True)
+        return require_targets(y)
+
+    def _complete(self, X: Matrix, y: Any, weight: Array) -> tuple[Array, Array]:
+        """Fill in missing labels; the rows that get one count by how clear it is."""
+        partial = read_classes(y, X.shape[0])
+        labelled, codes = partial.labelled, partial.codes
+        self.transduction_ = partial.classes[codes]
+        if labelled.all():
+            return self.transduction_, weight
+        if self.n_iter_no_change is not None:
+            raise ValueError(
+                "n_iter_no_change must be None where y has unlabelled rows, got "
+                f"{self.n_iter_no_change!r}: a held-out row would have helped to label the others. "
+                "Use LabelledKFold to choose n_estimators"
+            )
+        if not weight[labelled].any():
+            raise ValueError("sample_weight must be positive at some labelled row, got all zeros")
+        Z = np.nan_to_num(self._smoothed(X, partial, weight))
+        best = np.sort(Z, axis=1)[:, -2:]
+        lead = best[:, -1] - best[:, 0] if Z.shape[1] > 1 else np.ones(len(Z))
+        self.label_distributions_ = Z
+        self.transduction_ = partial.classes[np.where(labelled, codes, Z.argmax(axis=1))]
+        return self.transduction_, weight * np.where(labelled, 1.0, LEAST_COUNT + lead)
+
+    def _smoothed(self, X: Matrix, partial: PartialClasses, weight: Array) -> Array:
+        """Return class distributions of the rows, NaN where a row has no weight."""
+        rows = distinct_rows(
+            X, partial.indicators(), partial.labelled, weight, merge=self.affinity is None
+        )
+        W = graph_of_rows(
+            rows, affinity=self.affinity, n_rows=X.shape[0], n_neighbors=self.n_neighbors,
+            perplexity="auto", mutual=True, scaling="relevance", is_classes=True, memory=None,
+            seed=self._seed, n_jobs=self.n_jobs, verbose=self.verbose,
+        )  # fmt: skip
+        known, anchor = rows.evidence, self.anchor
+        if anchor == "auto":
+            anchor = choose_anchor(
+                W, rows, gamma=float(self.gamma), seed=self._seed, n_jobs=self.n_jobs,
+                n_threads=self._n_threads,
+            )  # fmt: skip
+        teacher = class_shares_of_forests(rows.X, known, self._seed, self.n_jobs)
+        Z = smooth_with_teacher(
+            W, known, teacher, gamma=float(self.gamma), anchor=float(anchor),
+            n_threads=self._n_threads,
+        )  # fmt: skip
+        return rows.spread(np.clip(Z, 0, 1), X.shape[0])
 
     def _first_stage(self, problem: Problem, n_held_out: int) -> Stage:
         return Stage(problem.weight, np.zeros((n_held_out, _n_classes(problem))))

@@ -188,9 +188,12 @@ class TAOBoost(TAOEnsemble):
         self
         """
         self._check_parameters()
+        resumed = self.warm_start and hasattr(self, "_fitted_trees")
+        if not resumed:
+            self._seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         template, problem, columns = self._pose(X, self._read_y(y), sample_weight)
         known: list[Tree] = []
-        if self.warm_start and hasattr(self, "_fitted_trees"):
+        if resumed:
             known = self._fitted_trees
             self._check_same_targets(template)
             if self.n_estimators < len(known):
@@ -198,8 +201,6 @@ class TAOBoost(TAOEnsemble):
                     f"n_estimators must be at least {len(known)}, the number of trees that "
                     f"warm_start goes on from, got {self.n_estimators}"
                 )
-        else:
-            self._seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         problem, held_out = self._hold_out(problem)
         if not known:
             self._settings = self._settle(problem, self._seed)

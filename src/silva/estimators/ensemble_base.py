@@ -91,9 +91,16 @@ class TAOEnsemble(BaseEstimator):
         X, columns = fit_columns(self, X, missing=self.missing, max_categories=self.max_categories)
         template._check_linear_leaves(X.shape[1])
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        y, weight = self._complete(X, y, weight)
         leaves, weight = template._read_targets(y, weight)
         check_weights(weight)
         return template, X, leaves, weight, columns
+
+    def _complete(self, X: Matrix, y: Any, weight: Array) -> tuple[Any, Array]:
+        """Return targets and weights of all rows; ensembles that learn from partly known targets
+        fill them in here.
+        """
+        return y, weight
 
     def _pose(self, X: Any, y: Any, sample_weight: Any) -> tuple[TAOTree, Problem, Columns]:
         """Check the rows and targets; return the template that read them, and the problem."""

@@ -33,7 +33,7 @@ class DenseBlock {
         const std::size_t size = std::min<std::size_t>(16, end - i);
         const T* row[16];
         for (std::size_t k = 0; k < size; ++k) row[k] = view.data + slot[i + k] * row_stride;
-        loops().pick(row, size, features.data(), features.size(),
+        loops().pick(row, size, row_stride, features.data(), features.size(),
                      values_.data() + from * stride_ + i, stride_);
       }
     });

@@ -123,6 +123,7 @@ inline void combine_columns(const T* rows, std::size_t stride, const std::uint32
     V sums[width] = {};
     for (std::size_t k = i; k < stop; ++k) {
       const T* x = rows + slot[k] * stride + j;
+      __builtin_prefetch(rows + slot[k + 16 < count ? k + 16 : k] * stride + j);
       for (int v = 0; v < width; ++v) sums[v] += r[k] * row_lanes<V>(x + v * kLanes);
     }
     float part[width * kLanes];
@@ -292,10 +293,26 @@ inline void columns_of(const T* const* row, std::size_t stride, F16* x) {
       }
     } else {
       F16 v[16];
-      const auto lanes = static_cast<__mmask16>(j + 16 <= stride ? 0xffff : 0xff);
-      for (int k = 0; k < 16; ++k) v[k] = (F16)_mm512_maskz_loadu_ps(lanes, row[k] + j);
-      transpose(v);
-      for (int k = 0; k < 16; ++k) x[j + k] = v[k];
+      if (j + 16 <= stride) {
+        for (int k = 0; k < 16; ++k) v[k] = load<F16>(row[k] + j);
+        transpose(v);
+        for (int k = 0; k < 16; ++k) x[j + k] = v[k];
+      } else {  // eight columns: rows k and k + 8 side by side, three shuffles of the halves
+        for (int k = 0; k < 8; ++k)
+          v[k] = __builtin_shufflevector(load<F8>(row[k] + j), load<F8>(row[k + 8] + j), 0, 1, 2, 3,
+                                         4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        F16 u[8];
+        for (int round = 0; round < 3; ++round) {
+          for (int k = 0; k < 4; ++k) {
+            u[2 * k] = __builtin_shufflevector(v[k], v[k + 4], 0, 16, 1, 17, 2, 18, 3, 19, 8, 24, 9,
+                                               25, 10, 26, 11, 27);
+            u[2 * k + 1] = __builtin_shufflevector(v[k], v[k + 4], 4, 20, 5, 21, 6, 22, 7, 23, 12,
+                                                   28, 13, 29, 14, 30, 15, 31);
+          }
+          for (int k = 0; k < 8; ++k) v[k] = u[k];
+        }
+        for (int k = 0; k < 8; ++k) x[j + k] = v[k];
+      }
     }
   }
 }
@@ -341,12 +358,11 @@ void route(const DenseTree<Real>& tree, const T* rows, std::size_t stride,
   for (std::size_t i = 0; i < count; ++i) reached[i] = root;
 #ifdef __AVX512F__
   if constexpr (sizeof(Real) == 4) {
-    constexpr int kMost = 6;
+    constexpr int kLeast = 3, kMost = 6;  // the layout pays after a few levels
     if (stride <= kNarrow && count >= 16) {
       LaneLevel levels[kMost];
       const int depth = lay_out(tree, root, levels, kMost);
-      if (depth > 0) walk_in_lanes(levels, depth, rows, stride, slot, count, reached);
-      if (depth < kMost && depth < tree.levels) return;
+      if (depth >= kLeast) walk_in_lanes(levels, depth, rows, stride, slot, count, reached);
     }
   }
 #endif

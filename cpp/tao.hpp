@@ -15,6 +15,7 @@
 #pragma once
 
 #include <stdexcept>
+#include <utility>
 
 #include "axis.hpp"
 #include "decisions.hpp"
@@ -121,6 +122,10 @@ class Session final : public SessionBase {
     sort_by_leaf();
     leaves_->fit(leaf_start_, team_);
     decisions_.settle(leaves_->table());
+    // Where points came or went, the answer may have changed.
+    const std::size_t last_fit = std::exchange(fitted_, ++now_);
+    for (std::size_t node : leaf_node_)
+      if (touched_[node] > last_fit) touched_[node] = now_;
     for_pieces(team_, rows_->n, kPiece, [&](std::size_t begin, std::size_t end, int) {
       leaves_->losses(position_.data() + begin, end - begin, own_.data() + begin,
                       own_loss_.data() + begin);
@@ -131,14 +136,14 @@ class Session final : public SessionBase {
   }
 
   // Solves all node problems of a level. `from_current` starts from the planes at hand; a first,
-  // random tree is better forgotten. A level that its last visit left as it was, in a tree that has
-  // not changed since, has nothing to solve.
+  // random tree is better forgotten.
   void update_level(int level, bool from_current) override {
-    auto nodes = level_.at(static_cast<std::size_t>(level));
-    auto& calm = calm_[static_cast<std::size_t>(level)];
-    if (calm && from_current) return;
+    std::vector<std::int32_t> nodes;
+    for (std::int32_t node : level_.at(static_cast<std::size_t>(level)))
+      if (points(node) > 0 && !(from_current && is_calm(node))) nodes.push_back(node);
+    if (nodes.empty()) return;
+    ++now_;
     copy_rows();
-    for (auto& work : work_) work.changed = false;
     std::stable_sort(nodes.begin(), nodes.end(),
                      [&](std::int32_t a, std::int32_t b) { return points(a) > points(b); });
     // A node with more than its share of the points uses the whole team; the others divide it up.
@@ -154,10 +159,7 @@ class Session final : public SessionBase {
       update_node(static_cast<std::size_t>(nodes[large + k]), from_current,
                   work_[static_cast<std::size_t>(worker)], alone);
     });
-    const bool changed =
-        std::any_of(work_.begin(), work_.end(), [](const Work& work) { return work.changed; });
-    if (changed) stir();
-    calm = from_current && !changed;
+    for (std::int32_t node : nodes) visited_[static_cast<std::size_t>(node)] = from_current * now_;
   }
 
  private:
@@ -176,13 +178,14 @@ class Session final : public SessionBase {
     std::vector<std::uint32_t> caring;
     std::vector<float> weight, side;
     std::vector<char> right;
-    bool changed = false;  // whether a node visit has moved a plane or a point
   };
 
   void read_structure() {
     const Structure& tree = structure();
     const std::size_t n = tree.size();
     leaf_rank_.assign(n, -1);
+    visited_.assign(n, 0);
+    touched_.assign(n, 0);
     first_leaf_.assign(n + 1, 0);
     last_leaf_.assign(n, 0);
     std::vector<int> depth(n, 0);
@@ -191,6 +194,7 @@ class Session final : public SessionBase {
       first_leaf_[i] = leaves;
       if (tree.is_leaf(i)) {
         leaf_rank_[i] = leaves++;
+        leaf_node_.push_back(i);
         continue;
       }
       const auto left = static_cast<std::size_t>(tree.left[i]);
@@ -235,16 +239,29 @@ class Session final : public SessionBase {
       node[i] = first_leaf_[static_cast<std::size_t>(node[i])];
   }
 
-  // Planes or points have moved.
+  // Planes or points have moved everywhere.
   void stir() {
     sorted_ = false;
-    calm_.assign(level_.size(), 0);
+    touched_.assign(structure().size(), ++now_);
+  }
+  // Whether a node's last visit left it as it was and nothing below it has changed since: the visit
+  // would end as the last one did. Nodes of a subtree are numbered one after the other.
+  bool is_calm(std::int32_t node) const {
+    const auto first = static_cast<std::size_t>(node);
+    const std::size_t end = leaf_node_[static_cast<std::size_t>(last_leaf_[first]) - 1] + 1;
+    return *std::max_element(touched_.begin() + node,
+                             touched_.begin() + static_cast<std::ptrdiff_t>(end)) < visited_[first];
+  }
+
+  void touch(std::size_t node) {
+    touched_[node] = now_;
+    moved_.store(true, std::memory_order_relaxed);
   }
 
   // Counting sort of the points by leaf; within a leaf in the order of the original rows, so that
   // a state is the same however it was reached.
   void sort_by_leaf() {
-    if (sorted_) return;
+    if (sorted_ && !moved_.exchange(false)) return;
     sorted_ = true;
     const std::size_t n = rows_->n;
     std::fill(leaf_start_.begin(), leaf_start_.end(), 0);
@@ -332,13 +349,10 @@ class Session final : public SessionBase {
     const std::size_t begin = begin_of(node), end = end_of(node), count = end - begin;
     const std::size_t middle = begin_of(static_cast<std::size_t>(structure().right[node]));
     const std::size_t enough = std::max<std::size_t>(std::size_t{1} << 13, 128 * rows_->d);
-    const bool everyone = count <= enough || options_.split == SplitKind::kAxis;
-    const std::size_t rounds = everyone ? 1 : count / (enough / 2);
-    work.caring.clear();
-    work.weight.clear();
-    work.side.clear();
-    std::size_t asked = 0;
-    for (std::size_t round = 0; round < rounds && work.caring.size() < enough; ++round) {
+    const bool everyone = options_.split == SplitKind::kAxis;
+    const std::size_t rounds = everyone ? 1 : std::max<std::size_t>(1, count / (4 * enough));
+    std::size_t asked = 0, caring = 0;
+    for (std::size_t round = 0; round < rounds && caring < enough; ++round) {
       const std::uint32_t* position = position_.data() + begin;
       std::size_t size = count;
       if (rounds > 1) {
@@ -349,19 +363,31 @@ class Session final : public SessionBase {
         size = work.position.size();
       }
       visit_other_child(node, position, size, true, work, team);
-      for (std::size_t i = 0; i < size; ++i) {
-        const float own = own_loss_[position[i]], other = work.loss[i];
-        if (own == other) continue;
-        work.caring.push_back(slots()[position[i]]);
-        work.weight.push_back(std::fabs(own - other));
-        work.side.push_back((position[i] < middle) == (other < own) ? 1.0f : 0.0f);
-      }
       asked += size;
+      work.caring.resize(caring + size);
+      work.weight.resize(caring + size);
+      work.side.resize(caring + size);
+      for (std::size_t i = 0; i < size; ++i) {  // no branch: who cares is hard to foresee
+        const std::size_t p = position[i];
+        const float own = own_loss_[p], other = work.loss[i];
+        work.caring[caring] = slots()[p];
+        work.weight[caring] = std::fabs(own - other);
+        work.side[caring] = (p < middle) == (other < own) ? 1.0f : 0.0f;
+        caring += own != other;
+      }
     }
-    if (asked == count) return;
-    const float others =
-        static_cast<float>(static_cast<double>(count) / static_cast<double>(asked));
-    for (float& weight : work.weight) weight *= others;
+    const std::size_t step = everyone ? 1 : std::max<std::size_t>(1, caring / enough);
+    const double others = static_cast<double>(count) / static_cast<double>(asked);
+    const auto factor = static_cast<float>(others * static_cast<double>(step));
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < caring; i += step, ++kept) {
+      work.caring[kept] = work.caring[i];
+      work.weight[kept] = factor * work.weight[i];
+      work.side[kept] = work.side[i];
+    }
+    work.caring.resize(kept);
+    work.weight.resize(kept);
+    work.side.resize(kept);
   }
 
   void update_node(std::size_t node, bool from_current, Work& work, Team& team) {
@@ -432,10 +458,13 @@ class Session final : public SessionBase {
       decisions_.sides(plane, view(), slots() + begin + from, to - from, work.right.data() + from,
                        scratch);
     });
-    work.position.clear();
-    for (std::size_t p = begin; p < begin + count; ++p)
-      if ((work.right[p - begin] != 0) != (p >= middle))
-        work.position.push_back(static_cast<std::uint32_t>(p));
+    work.position.resize(count);
+    std::size_t moving = 0;
+    for (std::size_t p = begin; p < begin + count; ++p) {
+      work.position[moving] = static_cast<std::uint32_t>(p);
+      moving += (work.right[p - begin] != 0) != (p >= middle);
+    }
+    work.position.resize(moving);
     visit_other_child(node, work.position.data(), work.position.size(), false, work, team);
     if (options_.monotone) {
       double change = node_penalty(plane) - node_penalty(planes()[node]);
@@ -445,11 +474,14 @@ class Session final : public SessionBase {
       if (change > 0) return;
     }
     for (std::size_t i = 0; i < work.position.size(); ++i) {
-      own_[work.position[i]] = work.leaf[i];
-      own_loss_[work.position[i]] = work.loss[i];
+      const std::size_t p = work.position[i];
+      touch(leaf_node_[static_cast<std::size_t>(own_[p])]);
+      touch(leaf_node_[static_cast<std::size_t>(work.leaf[i])]);
+      own_[p] = work.leaf[i];
+      own_loss_[p] = work.loss[i];
     }
-    if (work.position.empty() && plane == planes()[node]) return;
-    work.changed = true;
+    if (plane == planes()[node]) return;
+    touch(node);
     decisions_.set(node, std::move(plane));
   }
 
@@ -461,8 +493,12 @@ class Session final : public SessionBase {
   std::vector<Work> work_;
 
   std::vector<std::vector<std::int32_t>> level_;
-  std::vector<char> calm_;  // level -> whether it has nothing left to solve
   std::vector<std::int32_t> leaf_rank_, first_leaf_, last_leaf_;
+  std::vector<std::size_t> leaf_node_;
+  // When a plane changed or points came or went; when a node was last visited; when leaves were
+  // last fitted. Time passes from level to level.
+  std::vector<std::size_t> touched_, visited_;
+  std::size_t now_ = 0, fitted_ = 0;
 
   std::vector<std::uint32_t> position_;  // 0, 1, 2, ...
   std::vector<std::uint32_t> order_;     // position -> original row
@@ -473,6 +509,7 @@ class Session final : public SessionBase {
   std::vector<std::size_t> leaf_start_;    // leaf -> first position
   Aligned<typename Rows::Value> local_;    // the rows in the order of positions
   bool copies_ = false, copied_ = false, placed_ = false, sorted_ = false;
+  std::atomic<bool> moved_{false};
 };
 
 }  // namespace silva

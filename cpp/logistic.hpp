@@ -61,7 +61,7 @@ class LogisticSolver {
   // Small problems keep every column in the block; others grow a working set.
   static constexpr std::size_t kAllColumns = 24;
   static constexpr std::size_t kGramColumns = 24;
-  static constexpr double kClose = 0.05;  // a violation of this share of l1 is not worth a step
+  static constexpr double kClose = 0.01;  // a violation of this share of l1 is not worth a step
   static constexpr std::size_t kBlockLimit = std::size_t{1} << 26;  // entries of the block
 
   // The plane we are given, unless the best constant is better: pseudolabels may have turned over.

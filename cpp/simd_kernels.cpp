@@ -334,14 +334,14 @@ inline void walk_in_lanes(const LaneLevel* levels, int depth, const T* rows, std
     for (int d = 0; d < depth; ++d) {
       const LaneLevel& level = levels[d];
       const bool wide = level.nodes > 16;
-      F16 score = look_up(level.bias, place, wide), other = {};
+      F16 score = {}, other = {};
       std::size_t k = 0;
       for (; k + 2 <= level.columns; k += 2) {
         score += x[level.column[k]] * look_up(level.weight[k], place, wide);
         other += x[level.column[k + 1]] * look_up(level.weight[k + 1], place, wide);
       }
       if (k < level.columns) score += x[level.column[k]] * look_up(level.weight[k], place, wide);
-      const I16 right = score + other >= 0.0f;
+      const I16 right = score + other + look_up(level.bias, place, wide) >= 0.0f;
       place = right ? look_up(level.right, place, wide) : look_up(level.left, place, wide);
     }
     std::int32_t node[16];

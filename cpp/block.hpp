@@ -32,8 +32,14 @@ class DenseBlock {
       for (std::size_t i = begin; i < end; i += 16) {
         const std::size_t size = std::min<std::size_t>(16, end - i);
         const T* row[16];
-        for (std::size_t k = 0; k < size; ++k) row[k] = view.data + slot[i + k] * row_stride;
-        loops().pick(row, size, features.data(), features.size(),
+        for (std::size_t k = 0; k < size; ++k) {
+          row[k] = view.data + slot[i + k] * row_stride;
+          // Rows lie apart, and the processor does not guess where: ask for the next ones.
+          const T* later = view.data + slot[std::min(i + k + 16, end - 1)] * row_stride;
+          for (std::size_t j = 0; j < row_stride; j += 64 / sizeof(T))
+            __builtin_prefetch(later + j);
+        }
+        loops().pick(row, size, row_stride, features.data(), features.size(),
                      values_.data() + from * stride_ + i, stride_);
       }
     });

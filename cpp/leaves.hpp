@@ -11,6 +11,14 @@
 
 namespace silva {
 
+// Losses that depend on the leaf and on the kind of a point alone. Where all leaves below a node
+// charge a kind the same, no point of that kind need be walked down from there.
+struct LossTable {
+  const std::uint8_t* kind = nullptr;  // position -> kind modulo 64; null: there is no table
+  const float* loss = nullptr;         // (leaves, kinds), of a point of weight one
+  std::size_t kinds = 0;
+};
+
 class LeafModel {
  public:
   virtual ~LeafModel() = default;
@@ -19,9 +27,10 @@ class LeafModel {
   // Refits every leaf; leaf l holds positions [start[l], start[l + 1]). An empty leaf answers for
   // all rows, so that the answers depend on the partition alone, not on how it was reached.
   virtual void fit(const std::vector<std::size_t>& start, Team& team) = 0;
-  // Weighted loss of position begin + i in leaf[i].
-  virtual void losses(std::size_t begin, std::size_t end, const std::int32_t* leaf,
+  // Weighted loss of position[i] in leaf[i].
+  virtual void losses(const std::uint32_t* position, std::size_t count, const std::int32_t* leaf,
                       float* out) const = 0;
+  virtual LossTable table() const { return {}; }
   // What the objective charges for the answers themselves.
   virtual double penalty() const { return 0; }
   virtual std::size_t outputs() const = 0;
@@ -54,6 +63,12 @@ class ClassLeaves final : public LeafModel {
     for (std::size_t l = 0; l < leaves; ++l) answer(l, overall_);
     placed_codes_ = codes_;
     placed_weight_ = weight_;
+    if (targets_ == 1 && loss_ == ClassLoss::kMisclassification) {
+      kind_.resize(codes_.size());
+      for (std::size_t i = 0; i < codes_.size(); ++i)
+        kind_[i] = static_cast<std::uint8_t>(codes_[i] % 64);
+      placed_kind_ = kind_;
+    }
   }
 
   void reorder(const std::vector<std::uint32_t>& order) override {
@@ -62,6 +77,7 @@ class ClassLeaves final : public LeafModel {
                   targets_ * sizeof(std::int32_t));
       placed_weight_[p] = weight_[order[p]];
     }
+    for (std::size_t p = 0; p < kind_.size(); ++p) placed_kind_[p] = kind_[order[p]];
   }
   void fit(const std::vector<std::size_t>& start, Team& team) override {
     for_pieces(team, start.size() - 1, 64, [&](std::size_t begin, std::size_t end, int) {
@@ -74,14 +90,20 @@ class ClassLeaves final : public LeafModel {
       }
     });
   }
-  void losses(std::size_t begin, std::size_t end, const std::int32_t* leaf,
+  void losses(const std::uint32_t* position, std::size_t count, const std::int32_t* leaf,
               float* out) const override {
-    for (std::size_t p = begin; p < end; ++p) {
-      const float* row = table_.data() + static_cast<std::size_t>(leaf[p - begin]) * classes_;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t p = position[i];
+      const float* row = table_.data() + static_cast<std::size_t>(leaf[i]) * classes_;
       float total = 0;
       for (std::size_t k = 0; k < targets_; ++k) total += row[placed_codes_[p * targets_ + k]];
-      out[p - begin] = placed_weight_[p] * total;
+      out[i] = placed_weight_[p] * total;
     }
+  }
+  // Only the losses of misclassification are often equal in neighbouring leaves.
+  LossTable table() const override {
+    if (kind_.empty()) return {};
+    return {placed_kind_.data(), table_.data(), classes_};
   }
   std::size_t outputs() const override { return classes_; }
   std::vector<double> values() const override { return shares_; }
@@ -131,6 +153,7 @@ class ClassLeaves final : public LeafModel {
   std::vector<float> table_;
   std::vector<std::int32_t> placed_codes_;
   std::vector<float> placed_weight_;
+  std::vector<std::uint8_t> kind_, placed_kind_;  // see LossTable
 };
 
 // Targets of a regression in both orders; shared by constant and linear leaves.
@@ -181,18 +204,19 @@ class MeanLeaves final : public LeafModel {
       }
     });
   }
-  void losses(std::size_t begin, std::size_t end, const std::int32_t* leaf,
+  void losses(const std::uint32_t* position, std::size_t count, const std::int32_t* leaf,
               float* out) const override {
     const std::size_t k = targets_.outputs;
-    for (std::size_t p = begin; p < end; ++p) {
-      const double* mean = mean_.data() + static_cast<std::size_t>(leaf[p - begin]) * k;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t p = position[i];
+      const double* mean = mean_.data() + static_cast<std::size_t>(leaf[i]) * k;
       const float* target = targets_.value.data() + p * k;
       float total = 0;
       for (std::size_t o = 0; o < k; ++o) {
         const float error = target[o] - static_cast<float>(mean[o]);
         total += error * error;
       }
-      out[p - begin] = targets_.weight[p] * total;
+      out[i] = targets_.weight[p] * total;
     }
   }
   std::size_t outputs() const override { return targets_.outputs; }

@@ -92,20 +92,21 @@ class LinearLeaves final : public LeafModel {
         where_[order_[p]] = static_cast<std::int32_t>(l);
   }
 
-  void losses(std::size_t begin, std::size_t end, const std::int32_t* leaf,
+  void losses(const std::uint32_t* position, std::size_t count, const std::int32_t* leaf,
               float* out) const override {
     const std::size_t k = targets_.outputs;
     Aligned<float> x(row_size_, 0.0f);
-    for (std::size_t p = begin; p < end; ++p) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t p = position[i];
       row(order_[p], x.data());
-      const auto l = static_cast<std::size_t>(leaf[p - begin]);
+      const auto l = static_cast<std::size_t>(leaf[i]);
       float total = 0;
       for (std::size_t o = 0; o < k; ++o) {
-        const float answer = simd().dot_f32(x.data(), slope(l, o), row_size_);
+        const float answer = simd().float_rows.dot(x.data(), slope(l, o), row_size_);
         const float error = targets_.value[p * k + o] - answer;
         total += error * error;
       }
-      out[p - begin] = targets_.weight[p] * total;
+      out[i] = targets_.weight[p] * total;
     }
   }
   double penalty() const override {

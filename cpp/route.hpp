@@ -67,16 +67,13 @@ void route_dense(const FittedTree& tree, const Real* x, std::size_t n, std::int3
   const DenseTree<Real> dense{child.data(), weights.data(), bias.data(), stride, tree.depth()};
   for_pieces(team, n, 4096, [&](std::size_t begin, std::size_t end, int) {
     const auto walk = [&](const Real* rows, std::size_t count, std::int32_t* out) {
-      if constexpr (sizeof(Real) == 4)
-        simd().route_f32(dense, rows, stride, nullptr, count, nullptr, 0, out);
-      else
-        simd().route_f64(dense, rows, stride, nullptr, count, nullptr, 0, out);
+      simd().rows<Real>().route(dense, rows, stride, nullptr, count, 0, nullptr, out);
     };
     if (stride == d) {
       walk(x + begin * d, end - begin, leaf + begin);
       return;
     }
-    constexpr std::size_t kGroup = 64;  // rows padded to whole vectors, a few at a time
+    constexpr std::size_t kGroup = 512;  // rows padded to whole vectors, a few at a time
     Aligned<Real> padded(kGroup * stride, Real(0));
     for (std::size_t i = begin; i < end; i += kGroup) {
       const std::size_t size = std::min(kGroup, end - i);

@@ -20,6 +20,23 @@ struct DenseTree {
   const Real* bias;
   std::size_t stride;  // elements between two hyperplanes: the padded width of a row
   int levels;          // decisions on the longest way down
+  // Bit k of settled[node]: a row of kind k may stop there. All bits are set at a leaf.
+  const std::uint64_t* settled = nullptr;
+};
+
+// Loops over rows stored as T, padded to whole vectors with zeros.
+template <class T, class Real>
+struct RowLoops {
+  // x . w over n elements, a multiple of 8 (float) or 16 (bytes).
+  Real (*dot)(const T* x, const Real* w, std::size_t n);
+  // The node that each row reaches from `root`: a leaf, or where its kind is settled. slot may be
+  // null (rows in order), kind may be null (all go down to the leaves).
+  void (*route)(const DenseTree<Real>& tree, const T* rows, std::size_t stride,
+                const std::uint32_t* slot, std::size_t count, std::int32_t root,
+                const std::uint8_t* kind, std::int32_t* reached);
+  // Whether w . row + bias >= 0, summed in the same order as when routing.
+  void (*sides)(const T* rows, std::size_t stride, const std::uint32_t* slot, std::size_t count,
+                const Real* w, Real bias, char* right);
 };
 
 // Sums over the points of a node problem, filled by Simd::logistic.
@@ -33,8 +50,9 @@ struct LogisticSums {
 // with zeros, so n is always the padded length.
 template <class T>
 struct ColumnLoops {
-  // Picks columns of up to 16 rows: out[a * out_stride + k] = row[k][column[a]]. Columns ascend.
-  void (*pick)(const T* const* row, std::size_t rows, const std::int32_t* column,
+  // Picks columns of up to 16 rows: out[a * out_stride + k] = row[k][column[a]]. Columns ascend;
+  // `width` is the padded width of a row.
+  void (*pick)(const T* const* row, std::size_t rows, std::size_t width, const std::int32_t* column,
                std::size_t columns, T* out, std::size_t out_stride);
   double (*dot)(const T* x, const float* v, std::size_t n);
   void (*add_scaled)(float a, const T* x, float* y, std::size_t n);  // y += a x
@@ -66,9 +84,9 @@ struct NeighbourLoops {
 struct Simd {
   const char* name;
 
-  // x . w over n elements; n is a multiple of 8 (float) or 16 (bytes).
-  float (*dot_f32)(const float* x, const float* w, std::size_t n);
-  float (*dot_u8)(const std::uint8_t* x, const float* w, std::size_t n);
+  RowLoops<float, float> float_rows;
+  RowLoops<std::uint8_t, float> byte_rows;
+  RowLoops<double, double> double_rows;
 
   // sum_i r[i] * row(slot[i]) over columns [begin, end): the gradient of a linear model.
   void (*combine_f32)(const float* rows, std::size_t stride, const std::uint32_t* slot,
@@ -77,17 +95,6 @@ struct Simd {
   void (*combine_u8)(const std::uint8_t* rows, std::size_t stride, const std::uint32_t* slot,
                      const float* r, std::size_t count, std::size_t begin, std::size_t end,
                      double* out);
-
-  // Leaf node of each row. slot may be null (rows in order); start may be null (all at `root`).
-  void (*route_f32)(const DenseTree<float>& tree, const float* rows, std::size_t stride,
-                    const std::uint32_t* slot, std::size_t count, const std::int32_t* start,
-                    std::int32_t root, std::int32_t* leaf);
-  void (*route_u8)(const DenseTree<float>& tree, const std::uint8_t* rows, std::size_t stride,
-                   const std::uint32_t* slot, std::size_t count, const std::int32_t* start,
-                   std::int32_t root, std::int32_t* leaf);
-  void (*route_f64)(const DenseTree<double>& tree, const double* rows, std::size_t stride,
-                    const std::uint32_t* slot, std::size_t count, const std::int32_t* start,
-                    std::int32_t root, std::int32_t* leaf);
 
   ColumnLoops<float> floats;
   ColumnLoops<std::uint8_t> bytes;
@@ -107,6 +114,15 @@ struct Simd {
   NeighbourLoops<float> squared_f32, absolute_f32;
   NeighbourLoops<double> squared_f64, absolute_f64;
 
+  template <class T>
+  const auto& rows() const {
+    if constexpr (sizeof(T) == 1)
+      return byte_rows;
+    else if constexpr (sizeof(T) == 4)
+      return float_rows;
+    else
+      return double_rows;
+  }
   template <class T>
   const ColumnLoops<T>& columns() const {
     if constexpr (sizeof(T) == 1)

@@ -234,12 +234,9 @@ class Starter {
         const auto j = static_cast<std::size_t>(plane.index[k]);
         w[j] = plane.value[k] * rows_.unit[j];
       }
-      for (std::size_t i = 0; i < rows.size(); ++i) {
-        if constexpr (sizeof(typename Rows::Value) == 1)
-          score[i] = simd().dot_u8(rows_.row(rows[i]), w.data(), rows_.stride);
-        else
-          score[i] = simd().dot_f32(rows_.row(rows[i]), w.data(), rows_.stride);
-      }
+      const auto dot = simd().rows<typename Rows::Value>().dot;
+      for (std::size_t i = 0; i < rows.size(); ++i)
+        score[i] = dot(rows_.row(rows[i]), w.data(), rows_.stride);
     }
     return score;
   }

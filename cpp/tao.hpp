@@ -9,25 +9,19 @@
 // the loop, levels from the deepest to the root.
 //
 // What makes it fast: points are kept sorted by leaf, so a node is a range; each point's leaf is
-// remembered, so only the other child's subtree is walked; narrow rows are copied into that order
-// once an iteration, so the ranges stream through the cache.
+// remembered, so only the other child's subtree is walked, only until the loss there is settled,
+// and of a large crowd only for a sample; narrow rows are copied into that order once an iteration,
+// so the ranges stream through the cache.
 #pragma once
 
 #include <stdexcept>
+#include <utility>
 
 #include "axis.hpp"
-#include "leaves.hpp"
+#include "decisions.hpp"
 #include "logistic.hpp"
 
 namespace silva {
-
-// left and right children, -1 at a leaf; depth first, a left child follows its parent.
-struct Structure {
-  std::vector<std::int32_t> left, right;
-
-  std::size_t size() const { return left.size(); }
-  bool is_leaf(std::size_t node) const { return left[node] < 0; }
-};
 
 // Hyperplanes, one feature a node, or at each node whichever of the two has the lower objective.
 enum class SplitKind { kOblique, kAxis, kMixed };
@@ -60,64 +54,53 @@ class Session final : public SessionBase {
   Session(std::shared_ptr<const Rows> rows, Structure structure, std::vector<Plane> planes,
           std::unique_ptr<LeafModel> leaves, const TaoOptions& options, int threads)
       : rows_(std::move(rows)),
-        structure_(std::move(structure)),
+        decisions_(*rows_, std::move(structure)),
         leaves_(std::move(leaves)),
         options_(options),
         team_(threads),
         work_(static_cast<std::size_t>(team_.size())) {
     read_structure();
     const std::size_t n = rows_->n;
-    order_.resize(n);
+    position_.resize(n);
     own_.assign(n, 0);
     own_loss_.resize(n);
-    for (std::size_t p = 0; p < n; ++p) order_[p] = static_cast<std::uint32_t>(p);
-    if constexpr (!Rows::kSparse) {
-      weights_.assign(structure_.size() * rows_->stride, 0.0f);
-      bias_.assign(structure_.size(), 0.0f);
-      child_.resize(2 * structure_.size());
-      for (std::size_t i = 0; i < structure_.size(); ++i) {
-        const bool leaf = structure_.is_leaf(i);
-        child_[2 * i] = leaf ? static_cast<std::int32_t>(i) : structure_.left[i];
-        child_[2 * i + 1] = leaf ? static_cast<std::int32_t>(i) : structure_.right[i];
-      }
-      // Narrow rows in a large set: follow the order, or each visit jumps through memory.
+    std::iota(position_.begin(), position_.end(), 0u);
+    order_ = position_;
+    // Narrow rows in a large set: follow the order, or each visit jumps through memory.
+    if constexpr (!Rows::kSparse)
       copies_ = rows_->stride * sizeof(typename Rows::Value) <= 1024 && n > 4096;
-      if (copies_) identity_ = order_;
-    }
     set_planes(std::move(planes));
   }
 
   int levels() const override { return static_cast<int>(level_.size()); }
-  const std::vector<Plane>& planes() const override { return planes_; }
+  const std::vector<Plane>& planes() const override { return decisions_.planes(); }
   const LeafModel& leaves() const override { return *leaves_; }
 
   void set_planes(std::vector<Plane> planes) override {
-    planes_.resize(structure_.size());
     stir();
-    for (std::size_t i = 0; i < structure_.size(); ++i)
-      if (!structure_.is_leaf(i)) set_plane(i, std::move(planes[i]));
+    for (std::size_t i = 0; i < structure().size(); ++i)
+      if (!structure().is_leaf(i)) decisions_.set(i, std::move(planes[i]));
   }
 
   double penalty() const override {
     double total = leaves_->penalty();
-    for (std::size_t i = 0; i < planes_.size(); ++i)
-      if (!structure_.is_leaf(i)) total += node_penalty(planes_[i]);
+    for (std::size_t i = 0; i < structure().size(); ++i)
+      if (!structure().is_leaf(i)) total += node_penalty(planes()[i]);
     return total;
   }
   std::size_t nonzeros() const override {
     std::size_t total = 0;
-    for (std::size_t i = 0; i < planes_.size(); ++i)
-      if (!structure_.is_leaf(i)) total += planes_[i].index.size();
+    for (std::size_t i = 0; i < structure().size(); ++i)
+      if (!structure().is_leaf(i)) total += planes()[i].index.size();
     return total;
   }
 
   // Every point to the leaf that the current planes send it to.
   void route() override {
     for_pieces(team_, rows_->n, kPiece, [&](std::size_t begin, std::size_t end, int worker) {
-      auto& work = work_[static_cast<std::size_t>(worker)];
-      work.other.resize(std::max(work.other.size(), end - begin));
-      walk(begin, end, 0, work.other.data(), work);
-      for (std::size_t p = begin; p < end; ++p) own_[p] = work.other[p - begin];
+      decisions_.walk(view(), slots() + begin, end - begin, 0, nullptr, own_.data() + begin,
+                      work_[static_cast<std::size_t>(worker)].scratch);
+      to_leaves(own_.data() + begin, end - begin);
     });
     stir();
     sort_by_leaf();
@@ -138,8 +121,14 @@ class Session final : public SessionBase {
   double fit_leaves() override {
     sort_by_leaf();
     leaves_->fit(leaf_start_, team_);
+    decisions_.settle(leaves_->table());
+    // Where points came or went, the answer may have changed.
+    const std::size_t last_fit = std::exchange(fitted_, ++now_);
+    for (std::size_t node : leaf_node_)
+      if (touched_[node] > last_fit) touched_[node] = now_;
     for_pieces(team_, rows_->n, kPiece, [&](std::size_t begin, std::size_t end, int) {
-      leaves_->losses(begin, end, own_.data() + begin, own_loss_.data() + begin);
+      leaves_->losses(position_.data() + begin, end - begin, own_.data() + begin,
+                      own_loss_.data() + begin);
     });
     double total = 0;
     for (float loss : own_loss_) total += static_cast<double>(loss);
@@ -147,14 +136,14 @@ class Session final : public SessionBase {
   }
 
   // Solves all node problems of a level. `from_current` starts from the planes at hand; a first,
-  // random tree is better forgotten. A level that its last visit left as it was, in a tree that has
-  // not changed since, has nothing to solve.
+  // random tree is better forgotten.
   void update_level(int level, bool from_current) override {
-    auto nodes = level_.at(static_cast<std::size_t>(level));
-    auto& calm = calm_[static_cast<std::size_t>(level)];
-    if (calm && from_current) return;
+    std::vector<std::int32_t> nodes;
+    for (std::int32_t node : level_.at(static_cast<std::size_t>(level)))
+      if (points(node) > 0 && !(from_current && is_calm(node))) nodes.push_back(node);
+    if (nodes.empty()) return;
+    ++now_;
     copy_rows();
-    for (auto& work : work_) work.changed = false;
     std::stable_sort(nodes.begin(), nodes.end(),
                      [&](std::int32_t a, std::int32_t b) { return points(a) > points(b); });
     // A node with more than its share of the points uses the whole team; the others divide it up.
@@ -170,10 +159,7 @@ class Session final : public SessionBase {
       update_node(static_cast<std::size_t>(nodes[large + k]), from_current,
                   work_[static_cast<std::size_t>(worker)], alone);
     });
-    const bool changed =
-        std::any_of(work_.begin(), work_.end(), [](const Work& work) { return work.changed; });
-    if (changed) stir();
-    calm = from_current && !changed;
+    for (std::int32_t node : nodes) visited_[static_cast<std::size_t>(node)] = from_current * now_;
   }
 
  private:
@@ -181,39 +167,46 @@ class Session final : public SessionBase {
 
   struct Work {
     LogisticSolver<Rows> solver;
-    std::vector<std::int32_t> other, reached;
-    std::vector<float> other_loss, weight, side;
-    std::vector<std::uint32_t> slot;
+    typename Decisions<Rows>::Scratch scratch;
+    // The points asked which child they prefer, or the points that change sides: positions, slots,
+    // kinds, leaves in the other child and losses there.
+    std::vector<std::uint32_t> position, slot;
+    std::vector<std::uint8_t> kind;
+    std::vector<std::int32_t> leaf;
+    std::vector<float> loss;
+    // The points that care.
+    std::vector<std::uint32_t> caring;
+    std::vector<float> weight, side;
     std::vector<char> right;
-    bool changed = false;       // whether a node visit has moved a plane or a point
-    std::vector<float> spread;  // one plane written out: for sparse rows,
-    Aligned<float> dense;       // or for dense rows in storage units
   };
 
   void read_structure() {
-    const std::size_t n = structure_.size();
+    const Structure& tree = structure();
+    const std::size_t n = tree.size();
     leaf_rank_.assign(n, -1);
+    visited_.assign(n, 0);
+    touched_.assign(n, 0);
     first_leaf_.assign(n + 1, 0);
     last_leaf_.assign(n, 0);
     std::vector<int> depth(n, 0);
     std::int32_t leaves = 0;
     for (std::size_t i = 0; i < n; ++i) {
       first_leaf_[i] = leaves;
-      if (structure_.is_leaf(i)) {
+      if (tree.is_leaf(i)) {
         leaf_rank_[i] = leaves++;
+        leaf_node_.push_back(i);
         continue;
       }
-      const auto left = static_cast<std::size_t>(structure_.left[i]);
-      const auto right = static_cast<std::size_t>(structure_.right[i]);
+      const auto left = static_cast<std::size_t>(tree.left[i]);
+      const auto right = static_cast<std::size_t>(tree.right[i]);
       depth[left] = depth[right] = depth[i] + 1;
       if (level_.size() <= static_cast<std::size_t>(depth[i]))
         level_.resize(static_cast<std::size_t>(depth[i]) + 1);
       level_[static_cast<std::size_t>(depth[i])].push_back(static_cast<std::int32_t>(i));
     }
     for (std::size_t i = n; i-- > 0;)
-      last_leaf_[i] = structure_.is_leaf(i)
-                          ? first_leaf_[i] + 1
-                          : last_leaf_[static_cast<std::size_t>(structure_.right[i])];
+      last_leaf_[i] = tree.is_leaf(i) ? first_leaf_[i] + 1
+                                      : last_leaf_[static_cast<std::size_t>(tree.right[i])];
     leaf_start_.assign(static_cast<std::size_t>(leaves) + 1, 0);
   }
 
@@ -238,33 +231,37 @@ class Session final : public SessionBase {
       return {rows_.get(), copied_ ? local_.data() : rows_->data.data()};
   }
   // Position -> storage in the view.
-  const std::uint32_t* slots() const { return copied_ ? identity_.data() : order_.data(); }
-
-  void set_plane(std::size_t node, Plane plane) {
-    if constexpr (!Rows::kSparse) {
-      write_dense(plane, weights_.data() + node * rows_->stride);
-      bias_[node] = plane.bias;
-    }
-    planes_[node] = std::move(plane);
-  }
-  void write_dense(const Plane& plane, float* row) const {
-    std::fill(row, row + rows_->stride, 0.0f);
-    for (std::size_t k = 0; k < plane.index.size(); ++k) {
-      const auto j = static_cast<std::size_t>(plane.index[k]);
-      row[j] = plane.value[k] * rows_->unit[j];
-    }
+  const std::uint32_t* slots() const { return copied_ ? position_.data() : order_.data(); }
+  const Structure& structure() const { return decisions_.structure(); }
+  // Nodes -> leaves; where a walk ended early, the first of the leaves below, which are all alike.
+  void to_leaves(std::int32_t* node, std::size_t count) const {
+    for (std::size_t i = 0; i < count; ++i)
+      node[i] = first_leaf_[static_cast<std::size_t>(node[i])];
   }
 
-  // Planes or points have moved.
+  // Planes or points have moved everywhere.
   void stir() {
     sorted_ = false;
-    calm_.assign(level_.size(), 0);
+    touched_.assign(structure().size(), ++now_);
+  }
+  // Whether a node's last visit left it as it was and nothing below it has changed since: the visit
+  // would end as the last one did. Nodes of a subtree are numbered one after the other.
+  bool is_calm(std::int32_t node) const {
+    const auto first = static_cast<std::size_t>(node);
+    const std::size_t end = leaf_node_[static_cast<std::size_t>(last_leaf_[first]) - 1] + 1;
+    return *std::max_element(touched_.begin() + node,
+                             touched_.begin() + static_cast<std::ptrdiff_t>(end)) < visited_[first];
+  }
+
+  void touch(std::size_t node) {
+    touched_[node] = now_;
+    moved_.store(true, std::memory_order_relaxed);
   }
 
   // Counting sort of the points by leaf; within a leaf in the order of the original rows, so that
   // a state is the same however it was reached.
   void sort_by_leaf() {
-    if (sorted_) return;
+    if (sorted_ && !moved_.exchange(false)) return;
     sorted_ = true;
     const std::size_t n = rows_->n;
     std::fill(leaf_start_.begin(), leaf_start_.end(), 0);
@@ -306,153 +303,114 @@ class Session final : public SessionBase {
     }
   }
 
-  // Leaf rank of the positions [begin, end) walking down from `node`.
-  void walk(std::size_t begin, std::size_t end, std::int32_t node, std::int32_t* leaf,
-            Work& work) const {
-    if constexpr (Rows::kSparse) {
-      std::vector<std::uint32_t> list(end - begin);
-      for (std::size_t i = 0; i < list.size(); ++i) list[i] = static_cast<std::uint32_t>(i);
-      work.spread.resize(rows_->d, 0.0f);
-      walk_sparse(begin, list, node, leaf, work.spread);
-    } else {
-      descend({child_.data(), weights_.data(), bias_.data(), rows_->stride, levels()},
-              slots() + begin, end - begin, node, leaf);
-      for (std::size_t i = 0; i < end - begin; ++i)
-        leaf[i] = leaf_rank_[static_cast<std::size_t>(leaf[i])];
+  // Loss of positions (ascending, work.position) in the child of `node` that they are not in; fills
+  // work.leaf and work.loss. With `early`, walks end where the loss is settled, not at a leaf.
+  void visit_other_child(std::size_t node, const std::uint32_t* position, std::size_t count,
+                         bool early, Work& work, Team& team) {
+    const auto right = static_cast<std::size_t>(structure().right[node]);
+    const std::uint32_t* cut =
+        std::lower_bound(position, position + count, static_cast<std::uint32_t>(begin_of(right)));
+    const auto middle = static_cast<std::size_t>(cut - position);
+    const std::uint8_t* kind = early ? leaves_->table().kind : nullptr;
+    const bool in_order = count > 0 && position[count - 1] - position[0] == count - 1;
+    const std::uint32_t* slot = slots() + (count > 0 ? position[0] : 0);
+    if (kind && in_order) kind += position[0];
+    if (!in_order) {
+      work.slot.resize(count);
+      for (std::size_t i = 0; i < count; ++i) work.slot[i] = slots()[position[i]];
+      slot = work.slot.data();
+      if (kind) {
+        work.kind.resize(count);
+        for (std::size_t i = 0; i < count; ++i) work.kind[i] = kind[position[i]];
+        kind = work.kind.data();
+      }
     }
+    work.leaf.resize(count);
+    work.loss.resize(count);
+    for_pieces(team, count, kPiece, [&](std::size_t from, std::size_t to, int worker) {
+      // Walks of one node are spread over the team, each with a scratch of its own.
+      auto& scratch = (&team == &team_ ? work_[static_cast<std::size_t>(worker)] : work).scratch;
+      const auto walk = [&](std::size_t i, std::size_t end, std::int32_t root) {
+        decisions_.walk(view(), slot + i, end - i, root, kind ? kind + i : nullptr,
+                        work.leaf.data() + i, scratch);
+      };
+      const std::size_t turn = std::clamp(middle, from, to);
+      walk(from, turn, structure().right[node]);
+      walk(turn, to, structure().left[node]);
+      to_leaves(work.leaf.data() + from, to - from);
+      leaves_->losses(position + from, to - from, work.leaf.data() + from, work.loss.data() + from);
+    });
   }
 
-  void descend(const DenseTree<float>& tree, const std::uint32_t* slot, std::size_t count,
-               std::int32_t node, std::int32_t* reached) const {
-    if constexpr (sizeof(typename Rows::Value) == 1)
-      simd().route_u8(tree, view().data, rows_->stride, slot, count, nullptr, node, reached);
-    else
-      simd().route_f32(tree, view().data, rows_->stride, slot, count, nullptr, node, reached);
-  }
-
-  float sparse_score(std::size_t slot, const std::vector<float>& spread, float bias) const {
-    float score = bias;
-    for (std::int64_t e = rows_->begin[slot]; e < rows_->begin[slot + 1]; ++e)
-      score += spread[static_cast<std::size_t>(rows_->index[e])] * rows_->value[e];
-    return score;
-  }
-  void walk_sparse(std::size_t begin, const std::vector<std::uint32_t>& list, std::int32_t node,
-                   std::int32_t* leaf, std::vector<float>& spread) const {
-    if (list.empty()) return;
-    const auto at = static_cast<std::size_t>(node);
-    if (structure_.is_leaf(at)) {
-      for (std::uint32_t i : list) leaf[i] = leaf_rank_[at];
-      return;
+  // Finds the points that care, their better side and how much it matters. A hyperplane of few
+  // columns needs no more than so many of them: a larger crowd is asked in rounds, every k-th point
+  // each, until enough care, and these stand for the others.
+  void ask(std::size_t node, Work& work, Team& team) {
+    const std::size_t begin = begin_of(node), end = end_of(node), count = end - begin;
+    const std::size_t middle = begin_of(static_cast<std::size_t>(structure().right[node]));
+    const std::size_t enough = std::max<std::size_t>(std::size_t{1} << 13, 128 * rows_->d);
+    const bool everyone = options_.split == SplitKind::kAxis;
+    const std::size_t rounds = everyone ? 1 : std::max<std::size_t>(1, count / (4 * enough));
+    std::size_t asked = 0, caring = 0;
+    for (std::size_t round = 0; round < rounds && caring < enough; ++round) {
+      const std::uint32_t* position = position_.data() + begin;
+      std::size_t size = count;
+      if (rounds > 1) {
+        work.position.clear();
+        for (std::size_t p = begin + round; p < end; p += rounds)
+          work.position.push_back(static_cast<std::uint32_t>(p));
+        position = work.position.data();
+        size = work.position.size();
+      }
+      visit_other_child(node, position, size, true, work, team);
+      asked += size;
+      work.caring.resize(caring + size);
+      work.weight.resize(caring + size);
+      work.side.resize(caring + size);
+      for (std::size_t i = 0; i < size; ++i) {  // no branch: who cares is hard to foresee
+        const std::size_t p = position[i];
+        const float own = own_loss_[p], other = work.loss[i];
+        work.caring[caring] = slots()[p];
+        work.weight[caring] = std::fabs(own - other);
+        work.side[caring] = (p < middle) == (other < own) ? 1.0f : 0.0f;
+        caring += own != other;
+      }
     }
-    const Plane& plane = planes_[at];
-    write_out(plane, spread);
-    std::vector<std::uint32_t> left, right;
-    for (std::uint32_t i : list)
-      (sparse_score(slots()[begin + i], spread, plane.bias) >= 0 ? right : left).push_back(i);
-    wipe(plane, spread);
-    walk_sparse(begin, left, structure_.left[at], leaf, spread);
-    walk_sparse(begin, right, structure_.right[at], leaf, spread);
-  }
-  static void write_out(const Plane& plane, std::vector<float>& spread) {
-    for (std::size_t k = 0; k < plane.index.size(); ++k)
-      spread[static_cast<std::size_t>(plane.index[k])] = plane.value[k];
-  }
-  static void wipe(const Plane& plane, std::vector<float>& spread) {
-    for (std::int32_t j : plane.index) spread[static_cast<std::size_t>(j)] = 0;
-  }
-
-  // Whether a plane sends the points in some slots to the right.
-  void sides(const Plane& plane, const std::uint32_t* slot, std::size_t count, Work& work,
-             char* right) const {
-    if (plane.index.empty()) {
-      std::fill(right, right + count, plane.bias >= 0);
-    } else if constexpr (Rows::kSparse) {
-      work.spread.resize(rows_->d, 0.0f);
-      write_out(plane, work.spread);
-      for (std::size_t i = 0; i < count; ++i)
-        right[i] = sparse_score(slot[i], work.spread, plane.bias) >= 0;
-      wipe(plane, work.spread);
-    } else {
-      static constexpr std::int32_t kChild[] = {1, 2, 1, 1, 2, 2};  // a decision and two leaves
-      work.dense.resize(rows_->stride);
-      write_dense(plane, work.dense.data());
-      work.reached.resize(count);
-      descend({kChild, work.dense.data(), &plane.bias, rows_->stride, 1}, slot, count, 0,
-              work.reached.data());
-      for (std::size_t i = 0; i < count; ++i) right[i] = work.reached[i] == 2;
+    const std::size_t step = everyone ? 1 : std::max<std::size_t>(1, caring / enough);
+    const double others = static_cast<double>(count) / static_cast<double>(asked);
+    const auto factor = static_cast<float>(others * static_cast<double>(step));
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < caring; i += step, ++kept) {
+      work.caring[kept] = work.caring[i];
+      work.weight[kept] = factor * work.weight[i];
+      work.side[kept] = work.side[i];
     }
+    work.caring.resize(kept);
+    work.weight.resize(kept);
+    work.side.resize(kept);
   }
 
   void update_node(std::size_t node, bool from_current, Work& work, Team& team) {
-    const std::size_t begin = begin_of(node), end = end_of(node), count = end - begin;
-    if (count == 0) return;
-    const std::size_t middle = begin_of(static_cast<std::size_t>(structure_.right[node]));
-    work.other.resize(count);
-    work.other_loss.resize(count);
-    for_pieces(team, count, kPiece, [&](std::size_t from, std::size_t to, int worker) {
-      // Walks of one node are spread over the team, each with a workspace of its own.
-      auto& mine = &team == &team_ ? work_[static_cast<std::size_t>(worker)] : work;
-      const std::size_t cut = std::clamp(middle, begin + from, begin + to);
-      walk(begin + from, cut, structure_.right[node], work.other.data() + from, mine);
-      walk(cut, begin + to, structure_.left[node], work.other.data() + (cut - begin), mine);
-      leaves_->losses(begin + from, begin + to, work.other.data() + from,
-                      work.other_loss.data() + from);
-    });
-
-    // The points that care, their better side and how much it matters.
-    work.slot.clear();
-    work.weight.clear();
-    work.side.clear();
-    double prefers_right = 0, prefers_left = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      const float own = own_loss_[begin + i], other = work.other_loss[i];
-      if (own == other) continue;
-      const bool is_left = begin + i < middle;
-      const bool right_better = is_left ? other < own : own < other;
-      const float weight = std::fabs(own - other);
-      (right_better ? prefers_right : prefers_left) += static_cast<double>(weight);
-      work.slot.push_back(slots()[begin + i]);
-      work.weight.push_back(weight);
-      work.side.push_back(right_better ? 1.0f : 0.0f);
-    }
-    if (work.slot.empty()) {  // nobody cares; a tree of single features must still become one
-      if (options_.split == SplitKind::kAxis && planes_[node].index.size() > 1)
-        accept(node, Plane{}, begin, end, middle, work, team);
+    if (begin_of(node) == end_of(node)) return;
+    ask(node, work, team);
+    if (work.caring.empty()) {  // a tree of single features must still become one
+      if (options_.split == SplitKind::kAxis && planes()[node].index.size() > 1)
+        accept(node, Plane{}, work, team);
       return;
     }
-
     Plane plane;  // empty: every point to one side
-    if (prefers_left == 0 || prefers_right == 0) {
-      plane.bias = prefers_right > 0 ? 1.0f : -1.0f;
+    const auto [lowest, highest] = std::minmax_element(work.side.begin(), work.side.end());
+    if (*lowest == *highest) {
+      plane.bias = *highest > 0 ? 1.0f : -1.0f;
     } else {
       if (options_.split != SplitKind::kAxis)
-        plane = solve_oblique(from_current ? planes_[node] : Plane{}, work, team);
+        plane = work.solver.solve(view(), work.caring.data(), work.caring.size(),
+                                  work.weight.data(), work.side.data(),
+                                  from_current ? planes()[node] : Plane{}, options_.logistic, team);
       if (options_.split != SplitKind::kOblique)
         plane = better_on_axis(std::move(plane), work, team);
     }
-    accept(node, std::move(plane), begin, end, middle, work, team);
-  }
-
-  // A hyperplane of few columns needs no more than so many points: of a larger crowd every k-th is
-  // asked, and counts k times. Points are sorted, so the sample is spread evenly and hardly changes
-  // from visit to visit.
-  Plane solve_oblique(const Plane& start, Work& work, Team& team) const {
-    const std::size_t most = std::max<std::size_t>(std::size_t{1} << 15, 128 * rows_->d);
-    const std::size_t points = work.slot.size();
-    if (points <= most)
-      return work.solver.solve(view(), work.slot.data(), points, work.weight.data(),
-                               work.side.data(), start, options_.logistic, team);
-    const double stride = static_cast<double>(points) / static_cast<double>(most);
-    std::vector<std::uint32_t> slot(most);
-    std::vector<float> weight(most), side(most);
-    for (std::size_t k = 0; k < most; ++k) {
-      const auto i = static_cast<std::size_t>(stride * static_cast<double>(k));
-      slot[k] = work.slot[i];
-      weight[k] = static_cast<float>(stride) * work.weight[i];
-      side[k] = work.side[i];
-    }
-    return work.solver.solve(view(), slot.data(), most, weight.data(), side.data(), start,
-                             options_.logistic, team);
+    accept(node, std::move(plane), work, team);
   }
 
   // The lowest objective among `plane` (of a mixed tree), the best single feature, and no split.
@@ -470,8 +428,8 @@ class Session final : public SessionBase {
         kept = kept_here;
       }
     }
-    const AxisSplit split =
-        best_axis_split(view(), work.slot.data(), work.weight.data(), work.slot.size(), all, team);
+    const AxisSplit split = best_axis_split(view(), work.caring.data(), work.weight.data(),
+                                            work.caring.size(), all, team);
     if (split.feature < 0 || split.kept - options_.alpha <= kept + all.tie) return best;
     best.index = {split.feature};
     best.value = {split.coefficient};
@@ -480,68 +438,78 @@ class Session final : public SessionBase {
   }
   // Sum of the preferences (work.weight) that a plane sends right.
   double sent_right(const Plane& plane, Work& work) const {
-    work.right.resize(work.slot.size());
-    sides(plane, work.slot.data(), work.slot.size(), work, work.right.data());
+    work.right.resize(work.caring.size());
+    decisions_.sides(plane, view(), work.caring.data(), work.caring.size(), work.right.data(),
+                     work.scratch);
     double total = 0;
-    for (std::size_t i = 0; i < work.slot.size(); ++i)
+    for (std::size_t i = 0; i < work.caring.size(); ++i)
       if (work.right[i]) total += static_cast<double>(work.weight[i]);
     return total;
   }
 
-  void accept(std::size_t node, Plane plane, std::size_t begin, std::size_t end, std::size_t middle,
-              Work& work, Team& team) {
-    const std::size_t count = end - begin;
-    Plane before = planes_[node];
-    set_plane(node, std::move(plane));
+  // Takes the plane and moves the points that it sends to the other child, unless the objective
+  // must not rise and would.
+  void accept(std::size_t node, Plane plane, Work& work, Team& team) {
+    const std::size_t begin = begin_of(node), count = end_of(node) - begin;
+    const std::size_t middle = begin_of(static_cast<std::size_t>(structure().right[node]));
     work.right.resize(count);
     for_pieces(team, count, kPiece, [&](std::size_t from, std::size_t to, int worker) {
-      auto& mine = &team == &team_ ? work_[static_cast<std::size_t>(worker)] : work;
-      sides(planes_[node], slots() + begin + from, to - from, mine, work.right.data() + from);
+      auto& scratch = (&team == &team_ ? work_[static_cast<std::size_t>(worker)] : work).scratch;
+      decisions_.sides(plane, view(), slots() + begin + from, to - from, work.right.data() + from,
+                       scratch);
     });
-    if (options_.monotone) {
-      double change = node_penalty(planes_[node]) - node_penalty(before);
-      for (std::size_t i = 0; i < count; ++i)
-        if ((work.right[i] != 0) != (begin + i >= middle))
-          change +=
-              static_cast<double>(work.other_loss[i]) - static_cast<double>(own_loss_[begin + i]);
-      if (change > 0) {
-        set_plane(node, std::move(before));
-        return;
-      }
+    work.position.resize(count);
+    std::size_t moving = 0;
+    for (std::size_t p = begin; p < begin + count; ++p) {
+      work.position[moving] = static_cast<std::uint32_t>(p);
+      moving += (work.right[p - begin] != 0) != (p >= middle);
     }
-    work.changed |= !(planes_[node] == before);
-    for (std::size_t i = 0; i < count; ++i)
-      if ((work.right[i] != 0) != (begin + i >= middle)) {
-        work.changed = true;
-        own_[begin + i] = work.other[i];
-        own_loss_[begin + i] = work.other_loss[i];
-      }
+    work.position.resize(moving);
+    visit_other_child(node, work.position.data(), work.position.size(), false, work, team);
+    if (options_.monotone) {
+      double change = node_penalty(plane) - node_penalty(planes()[node]);
+      for (std::size_t i = 0; i < work.position.size(); ++i)
+        change +=
+            static_cast<double>(work.loss[i]) - static_cast<double>(own_loss_[work.position[i]]);
+      if (change > 0) return;
+    }
+    for (std::size_t i = 0; i < work.position.size(); ++i) {
+      const std::size_t p = work.position[i];
+      touch(leaf_node_[static_cast<std::size_t>(own_[p])]);
+      touch(leaf_node_[static_cast<std::size_t>(work.leaf[i])]);
+      own_[p] = work.leaf[i];
+      own_loss_[p] = work.loss[i];
+    }
+    if (plane == planes()[node]) return;
+    touch(node);
+    decisions_.set(node, std::move(plane));
   }
 
   std::shared_ptr<const Rows> rows_;
-  Structure structure_;
+  Decisions<Rows> decisions_;
   std::unique_ptr<LeafModel> leaves_;
   TaoOptions options_;
   Team team_;
   std::vector<Work> work_;
 
-  std::vector<Plane> planes_;
-  Aligned<float> weights_;  // dense planes in storage units
-  std::vector<float> bias_;
-  std::vector<std::int32_t> child_;
   std::vector<std::vector<std::int32_t>> level_;
-  std::vector<char> calm_;  // level -> whether it has nothing left to solve
   std::vector<std::int32_t> leaf_rank_, first_leaf_, last_leaf_;
+  std::vector<std::size_t> leaf_node_;
+  // When a plane changed or points came or went; when a node was last visited; when leaves were
+  // last fitted. Time passes from level to level.
+  std::vector<std::size_t> touched_, visited_;
+  std::size_t now_ = 0, fitted_ = 0;
 
-  std::vector<std::uint32_t> order_;  // position -> original row
-  std::vector<std::int32_t> own_;     // position -> leaf
+  std::vector<std::uint32_t> position_;  // 0, 1, 2, ...
+  std::vector<std::uint32_t> order_;     // position -> original row
+  std::vector<std::int32_t> own_;        // position -> leaf
   std::vector<float> own_loss_;
   std::vector<std::int32_t> leaf_of_;      // original row -> leaf
   std::vector<std::uint32_t> next_order_;  // scratch of the sort
   std::vector<std::size_t> leaf_start_;    // leaf -> first position
   Aligned<typename Rows::Value> local_;    // the rows in the order of positions
-  std::vector<std::uint32_t> identity_;
   bool copies_ = false, copied_ = false, placed_ = false, sorted_ = false;
+  std::atomic<bool> moved_{false};
 };
 
 }  // namespace silva

@@ -267,12 +267,12 @@ def test_axis_split_matches_brute_force_on_ties(name, values, alpha, as_csr):
 # ---- routing ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("d", [1, 5, 16, 70])
+@pytest.mark.parametrize("d", [1, 5, 16, 18, 24, 70])
 @pytest.mark.parametrize("density", [0.05, 1.0])
 def test_routing_matches_a_loop(table, storage, d, density):
     rng = np.random.default_rng(d)
     X = make_matrix(storage, 70, d)
-    for n_leaves in (2, 9, 30):
+    for n_leaves in (2, 9, 30, 200):
         tree = make_tree(rng, n_leaves, d, density=density)
         assert_array_equal(route(table, X, tree), route_by_hand(tree, X))
 
@@ -414,6 +414,22 @@ def test_loss_of_a_session_equals_loss_of_its_predictions(table, name, kind):
         if passed < 2:
             for level in reversed(range(session.n_levels)):
                 session.update_level(level, passed > 0)
+
+
+@pytest.mark.parametrize("name", ["bytes", "floats", "csr"])
+def test_a_session_keeps_rows_where_its_planes_send_them(name):
+    # After node visits that moved rows by parts of the way, as after routing all from the root.
+    for d in (6, 18, 90):
+        X = make_matrix(name, 500, d)
+        session, _, _ = open_session(cpu, X, class_leaves(X), Oblique(0.05), n_leaves=150)
+        session.route()
+        session.fit_leaves()
+        for _ in range(2):
+            for level in reversed(range(session.n_levels)):
+                session.update_level(level, True)
+            kept = session.fit_leaves()
+        session.route()
+        assert_allclose(session.fit_leaves(), kept)
 
 
 @pytest.mark.parametrize("split", [Oblique(0.2), Axis(0.5)])

@@ -336,6 +336,17 @@ def test_same_tree_for_any_n_jobs_on_more_rows(wide):
     assert_same_tree(trees[0], trees[2])
 
 
+@pytest.mark.parametrize("split", [Oblique(1.0), Oblique(1.0, or_axis=True)])
+def test_a_sample_of_a_crowd_finds_the_border_for_any_n_jobs(split):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80_000, 3)).astype(np.float32)
+    side = (X @ [1.0, -2.0, 0.5] > 0.3).astype(np.int32)
+    problem = X, ClassShares(side[:, None], np.array([0, 2], np.int32))
+    one, other = (run(cpu, problem, split, max_depth=2, max_iter=2, n_threads=k) for k in (1, 3))
+    assert_same_tree(one.tree, other.tree)
+    assert one.history[-1].loss < 0.01 * len(X)
+
+
 def test_same_seed_same_tree_other_seed_other_tree(table):
     problem, split = iris(), Oblique(0.2)
     one, again, other = (

@@ -45,14 +45,17 @@ def prune_costly(tree: Tree, leaves: Leaves, penalty: Array) -> tuple[Tree, Arra
     weight = tree.weight[tree.leaf_nodes, None]
     totals = node_totals(tree, tree.values * weight)
     alone = _loss_as_leaf(tree, totals, leaves)
-    best = alone.copy()
-    collapse = np.zeros(tree.n_nodes, bool)
-    for node in np.flatnonzero(~tree.is_leaf)[::-1]:
-        left, right = tree.left[node], tree.right[node]
-        price = penalty[node] if tree.weight[left] > 0 and tree.weight[right] > 0 else 0.0
-        together = best[left] + best[right] + price
-        collapse[node] = alone[node] <= together + 1e-9
-        best[node] = min(alone[node], together)
+    decisions = np.flatnonzero(~tree.is_leaf)
+    left, right = tree.left[decisions], tree.right[decisions]
+    price = np.where((tree.weight[left] > 0) & (tree.weight[right] > 0), penalty[decisions], 0.0)
+    steps = zip(*(values.tolist() for values in (decisions, left, right, price)), strict=True)
+    best, together = alone.tolist(), np.full(tree.n_nodes, np.inf)
+    for node, one, other, cost in reversed(list(steps)):  # plain numbers: quick for small trees
+        split = best[one] + best[other] + cost
+        together[node] = split
+        best[node] = min(best[node], split)
+    collapse = alone <= together + 1e-9
+    collapse[tree.is_leaf] = False
     means = totals / np.maximum(tree.weight, 1e-300)[:, None]
     return _rebuild(tree, collapse, means)
 
@@ -92,21 +95,22 @@ def _loss_as_leaf(tree: Tree, totals: Array, leaves: Leaves) -> Array:
 
 def _rebuild(tree: Tree, collapse: Array, node_values: Array) -> tuple[Tree, Array]:
     """Return the tree with marked nodes as leaves and dead branches cut, and where leaves went."""
-    alive = tree.weight > 0
-    is_leaf = tree.is_leaf | collapse
-    stands_for = np.arange(tree.n_nodes)
-    for node in np.flatnonzero(~is_leaf)[::-1]:
-        left, right = tree.left[node], tree.right[node]
-        if not (alive[left] and alive[right]):
-            stands_for[node] = stands_for[left if alive[left] else right]
+    alive, is_leaf = tree.weight > 0, tree.is_leaf | collapse
+    lives, ends_here = alive.tolist(), is_leaf.tolist()
+    lefts, rights = tree.left.tolist(), tree.right.tolist()
+    successor = list(range(tree.n_nodes))
+    for node in range(tree.n_nodes)[::-1]:
+        if ends_here[node] or (lives[lefts[node]] and lives[rights[node]]):
+            continue
+        successor[node] = successor[lefts[node] if lives[lefts[node]] else rights[node]]
     kept: list[int] = []
-    stack = [int(stands_for[0])]
+    stack = [successor[0]]
     while stack:  # depth first, left before right
         node = stack.pop()
         kept.append(node)
-        if not is_leaf[node]:
-            stack += [int(stands_for[tree.right[node]]), int(stands_for[tree.left[node]])]
-    order = np.array(kept)
+        if not ends_here[node]:
+            stack += [successor[rights[node]], successor[lefts[node]]]
+    order, stands_for = np.array(kept), np.array(successor)
     ends = is_leaf[order]
     place = np.full(tree.n_nodes, -1, np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
@@ -119,13 +123,10 @@ def _rebuild(tree: Tree, collapse: Array, node_values: Array) -> tuple[Tree, Arr
     uncut = tree.is_leaf[live_leaves]
     values[uncut] = tree.values[tree.leaf_index[live_leaves[uncut]]]
     linear = tree.leaf_index[live_leaves]
-    planes = sparse.diags_array((~ends).astype(np.float64)) @ tree.coefficients[order]
-    planes.eliminate_zeros()
-    planes.sort_indices()
     smaller = Tree(
         left=moved(tree.left),
         right=moved(tree.right),
-        coefficients=sparse.csr_array(planes),
+        coefficients=_take_planes(tree, order, ends),
         threshold=np.where(ends, 0.0, tree.threshold[order]),
         values=values,
         weight=tree.weight[order],
@@ -135,7 +136,23 @@ def _rebuild(tree: Tree, collapse: Array, node_values: Array) -> tuple[Tree, Arr
     # The leaf that a node's rows end in, handed down from the nodes that became leaves.
     number = np.full(tree.n_nodes, -1)
     number[live_leaves] = np.arange(len(live_leaves))
-    for node in np.flatnonzero(~tree.is_leaf):
-        if number[node] >= 0:
-            number[[tree.left[node], tree.right[node]]] = number[node]
-    return smaller, np.where(alive, number, -1)[tree.leaf_nodes]
+    numbers = number.tolist()
+    for node, child in enumerate(lefts):
+        if child >= 0 and numbers[node] >= 0:
+            numbers[child] = numbers[rights[node]] = numbers[node]
+    return smaller, np.where(alive, numbers, -1)[tree.leaf_nodes]
+
+
+def _take_planes(tree: Tree, order: Array, ends: Array) -> sparse.csr_array:
+    """Return the hyperplanes of some nodes, none where a node ends, without stored zeros."""
+    planes = tree.coefficients
+    length = np.where(ends, 0, np.diff(planes.indptr)[order])
+    begin = np.concatenate([[0], np.cumsum(length)])
+    entry = np.repeat(planes.indptr[order] - begin[:-1], length) + np.arange(begin[-1])
+    taken = sparse.csr_array(
+        (planes.data[entry], planes.indices[entry], begin.astype(planes.indptr.dtype)),
+        shape=(len(order), tree.n_features),
+    )
+    taken.eliminate_zeros()
+    taken.sort_indices()
+    return taken

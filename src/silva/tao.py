@@ -182,7 +182,7 @@ def optimise(
         )
     last = from_planes(start.left, start.right, session.planes(), rows)
     whole = from_planes(start.left, start.right, best, rows)
-    tree, leaf = _finish(kernels, X, rows, session, start, best, leaves, split, weight, n_threads)
+    tree, leaf = _finish(kernels, X, rows, session, whole, best, leaves, split, weight, n_threads)
     return Optimised(tree, leaf, whole, last, history, interrupted)
 
 
@@ -208,19 +208,18 @@ def _finish(
     X: Matrix,
     rows: Rows,
     session: Session,
-    start: Tree,
+    tree: Tree,
     best: Planes,
     leaves: Leaves,
     split: Split,
     weight: Array,
     n_threads: int,
 ) -> tuple[Tree, Array]:
-    """Return the pruned tree in the user's units, leaves fitted to where *it* sends the rows.
+    """Return the tree of the best planes pruned, leaves fitted to where *it* sends the rows.
 
     The optimiser works in float32 on scaled columns; a row on the very edge may go the other way
     in the user's units, and the answers must be those of the rows that really arrive.
     """
-    tree = from_planes(start.left, start.right, best, rows)
     arrived = kernels.route(X, tree.left, tree.right, tree.coefficients, tree.threshold, n_threads)
     session.set_planes(best)
     session.assign(arrived)

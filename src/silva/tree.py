@@ -148,11 +148,14 @@ class Tree:
 
 def node_totals(tree: Tree, leaf_totals: Array) -> Array:
     """Sum a quantity of the leaves (leaves, ...) over the subtree of every node."""
-    totals = np.zeros((tree.n_nodes, *leaf_totals.shape[1:]))
-    totals[tree.leaf_nodes] = leaf_totals
-    for node in np.flatnonzero(~tree.is_leaf)[::-1]:  # children come after their parents
-        totals[node] = totals[tree.left[node]] + totals[tree.right[node]]
-    return totals
+    first = np.cumsum(tree.is_leaf) - tree.is_leaf
+    right, last = tree.right.tolist(), (first + 1).tolist()
+    for node in range(tree.n_nodes)[::-1]:  # children come after their parents
+        if right[node] >= 0:
+            last[node] = last[right[node]]
+    ranges = np.stack([first, last], axis=1).ravel()
+    padded = np.concatenate([leaf_totals, np.zeros((1, *leaf_totals.shape[1:]))])
+    return np.asarray(np.add.reduceat(padded, ranges, axis=0)[::2])
 
 
 def answer(tree: Tree, leaf: Array, X: Array | sparse.csr_array) -> Array:

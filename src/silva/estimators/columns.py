@@ -31,7 +31,7 @@ Levels = dict[int, tuple[Any, ...]]
 
 NUMBER, MISSING = -1, -2  # the codes of an encoded column that is not a level
 
-MEDIAN_ROWS = 10_000  # rows that the median of a complete column is taken from
+MEDIAN_ROWS = 1_000  # rows that the median of a complete column is taken from
 FEW_ROWS, FEW_SHARE = 5, 0.01  # below this, a level or a missing value is too rare to learn from
 
 CATEGORIES = (nw.String, nw.Categorical, nw.Enum, nw.Boolean)
@@ -110,7 +110,7 @@ def fit_columns(
     missing : {"fill", "error"}, default="fill"
         "fill" replaces missing numbers by the median of the column's seen values (by 0 where
         there are none; for a column without missing values the median is taken from at most
-        10,000 evenly spaced rows) and adds an indicator column where at least 1 % of the rows,
+        1,000 evenly spaced rows) and adds an indicator column where at least 1 % of the rows,
         at least 5 and all but at least 5 are missing. A missing category is a level of its own.
         "error" refuses missing values, at fit and later.
     max_categories : int or None, default=30

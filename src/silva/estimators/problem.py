@@ -89,7 +89,10 @@ def importances(tree: Tree, leaf: Array, problem: Problem) -> Array:
     gap = ((mean[left] - mean[right]) ** 2).sum(axis=1)
     decrease = np.zeros(tree.n_nodes)
     decrease[node] = mass[left] * mass[right] / mass[node] * gap
-    strength = abs(tree.coefficients).multiply(problem.rows.scale).tocsr()
-    strength = strength / np.maximum(strength.sum(axis=1), 1e-300)[:, None]
-    share = np.asarray(decrease @ strength).ravel()
+    planes = tree.coefficients
+    owner = np.repeat(np.arange(tree.n_nodes), np.diff(planes.indptr))
+    strength = abs(planes.data) * problem.rows.scale[planes.indices]
+    whole = np.bincount(owner, strength, minlength=tree.n_nodes)
+    parts = decrease[owner] * strength / np.maximum(whole, 1e-300)[owner]
+    share = np.bincount(planes.indices, parts, minlength=tree.n_features)
     return np.asarray(share / share.sum() if share.sum() > 0 else share)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 from scipy import sparse
@@ -78,17 +79,20 @@ class Bags:
     def grow(self, settings: Settings, numbers: Sequence[int]) -> Growth:
         """Grow the trees of these numbers; after Ctrl-C those that came out in order."""
         trees: list[Grown] = []
+        waiting: list[Future[Grown]] = []
         stop = threading.Event()
         # Always a pool, so that Ctrl-C meets the waiting thread and never a tree at work.
         with ThreadPoolExecutor(self.n_threads) as pool:
             try:
-                waiting = [pool.submit(self._fit, settings, number, stop) for number in numbers]
+                for number in numbers:
+                    waiting.append(pool.submit(self._fit, settings, number, stop))
                 for number, future in zip(numbers, waiting, strict=True):
                     trees.append(future.result())
                     if self.verbose:
                         print(f"[forest] tree {number + 1}: {settings.split}", flush=True)
             except KeyboardInterrupt:
-                return Growth(trees, True)
+                finished = takewhile(Future.done, waiting[len(trees) :])  # not yet waited for
+                return Growth([*trees, *(future.result() for future in finished)], True)
             finally:
                 stop.set()
                 pool.shutdown(cancel_futures=True)

@@ -47,12 +47,12 @@ def prune_costly(tree: Tree, leaves: Leaves, penalty: Array) -> tuple[Tree, Arra
     alone = _loss_as_leaf(tree, totals, leaves)
     best = alone.copy()
     collapse = np.zeros(tree.n_nodes, bool)
-    for node in np.flatnonzero(~tree.is_leaf)[::-1]:
+    for node in reversed(tree.levels()):
         left, right = tree.left[node], tree.right[node]
-        price = penalty[node] if tree.weight[left] > 0 and tree.weight[right] > 0 else 0.0
-        together = best[left] + best[right] + price
+        parts = (tree.weight[left] > 0) & (tree.weight[right] > 0)
+        together = best[left] + best[right] + np.where(parts, penalty[node], 0.0)
         collapse[node] = alone[node] <= together + 1e-9
-        best[node] = min(alone[node], together)
+        best[node] = np.minimum(alone[node], together)
     means = totals / np.maximum(tree.weight, 1e-300)[:, None]
     return _rebuild(tree, collapse, means)
 
@@ -68,7 +68,7 @@ def shrink(tree: Tree, strength: float) -> Tree:
         return tree
     weight = tree.weight[:, None]
     means = node_totals(tree, tree.values * weight[tree.leaf_nodes]) / weight
-    for node in np.flatnonzero(~tree.is_leaf):
+    for node in tree.levels():
         for child in (tree.left[node], tree.right[node]):
             means[child] = (weight[child] * means[child] + strength * means[node]) / (
                 weight[child] + strength
@@ -95,18 +95,14 @@ def _rebuild(tree: Tree, collapse: Array, node_values: Array) -> tuple[Tree, Arr
     alive = tree.weight > 0
     is_leaf = tree.is_leaf | collapse
     stands_for = np.arange(tree.n_nodes)
-    for node in np.flatnonzero(~is_leaf)[::-1]:
+    for node in reversed(tree.levels()):
         left, right = tree.left[node], tree.right[node]
-        if not (alive[left] and alive[right]):
-            stands_for[node] = stands_for[left if alive[left] else right]
-    kept: list[int] = []
-    stack = [int(stands_for[0])]
-    while stack:  # depth first, left before right
-        node = stack.pop()
-        kept.append(node)
-        if not is_leaf[node]:
-            stack += [int(stands_for[tree.right[node]]), int(stands_for[tree.left[node]])]
-    order = np.array(kept)
+        only = ~is_leaf[node] & ~(alive[left] & alive[right])
+        stands_for[node[only]] = stands_for[np.where(alive[left], left, right)[only]]
+    kept = [stands_for[:1]]
+    while (node := kept[-1][~is_leaf[kept[-1]]]).size:
+        kept.append(stands_for[np.concatenate([tree.left[node], tree.right[node]])])
+    order = np.sort(np.concatenate(kept))  # nodes are numbered depth first and stay so
     ends = is_leaf[order]
     place = np.full(tree.n_nodes, -1, np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
@@ -135,7 +131,7 @@ def _rebuild(tree: Tree, collapse: Array, node_values: Array) -> tuple[Tree, Arr
     # The leaf that a node's rows end in, handed down from the nodes that became leaves.
     number = np.full(tree.n_nodes, -1)
     number[live_leaves] = np.arange(len(live_leaves))
-    for node in np.flatnonzero(~tree.is_leaf):
-        if number[node] >= 0:
-            number[[tree.left[node], tree.right[node]]] = number[node]
+    for node in tree.levels():
+        node = node[number[node] >= 0]
+        number[tree.left[node]] = number[tree.right[node]] = number[node]
     return smaller, np.where(alive, number, -1)[tree.leaf_nodes]

@@ -45,17 +45,14 @@ def prune_costly(tree: Tree, leaves: Leaves, penalty: Array) -> tuple[Tree, Arra
     weight = tree.weight[tree.leaf_nodes, None]
     totals = node_totals(tree, tree.values * weight)
     alone = _loss_as_leaf(tree, totals, leaves)
-    decisions = np.flatnonzero(~tree.is_leaf)
-    left, right = tree.left[decisions], tree.right[decisions]
-    price = np.where((tree.weight[left] > 0) & (tree.weight[right] > 0), penalty[decisions], 0.0)
-    steps = zip(*(values.tolist() for values in (decisions, left, right, price)), strict=True)
-    best, together = alone.tolist(), np.full(tree.n_nodes, np.inf)
-    for node, one, other, cost in reversed(list(steps)):  # plain numbers: quick for small trees
-        split = best[one] + best[other] + cost
-        together[node] = split
-        best[node] = min(best[node], split)
-    collapse = alone <= together + 1e-9
-    collapse[tree.is_leaf] = False
+    best = alone.copy()
+    collapse = np.zeros(tree.n_nodes, bool)
+    for node in reversed(tree.levels()):
+        left, right = tree.left[node], tree.right[node]
+        parts = (tree.weight[left] > 0) & (tree.weight[right] > 0)
+        together = best[left] + best[right] + np.where(parts, penalty[node], 0.0)
+        collapse[node] = alone[node] <= together + 1e-9
+        best[node] = np.minimum(alone[node], together)
     means = totals / np.maximum(tree.weight, 1e-300)[:, None]
     return _rebuild(tree, collapse, means)
 
@@ -71,7 +68,7 @@ def shrink(tree: Tree, strength: float) -> Tree:
         return tree
     weight = tree.weight[:, None]
     means = node_totals(tree, tree.values * weight[tree.leaf_nodes]) / weight
-    for node in np.flatnonzero(~tree.is_leaf):
+    for node in tree.levels():
         for child in (tree.left[node], tree.right[node]):
             means[child] = (weight[child] * means[child] + strength * means[node]) / (
                 weight[child] + strength
@@ -95,22 +92,17 @@ def _loss_as_leaf(tree: Tree, totals: Array, leaves: Leaves) -> Array:
 
 def _rebuild(tree: Tree, collapse: Array, node_values: Array) -> tuple[Tree, Array]:
     """Return the tree with marked nodes as leaves and dead branches cut, and where leaves went."""
-    alive, is_leaf = tree.weight > 0, tree.is_leaf | collapse
-    lives, ends_here = alive.tolist(), is_leaf.tolist()
-    lefts, rights = tree.left.tolist(), tree.right.tolist()
-    successor = list(range(tree.n_nodes))
-    for node in range(tree.n_nodes)[::-1]:
-        if ends_here[node] or (lives[lefts[node]] and lives[rights[node]]):
-            continue
-        successor[node] = successor[lefts[node] if lives[lefts[node]] else rights[node]]
-    kept: list[int] = []
-    stack = [successor[0]]
-    while stack:  # depth first, left before right
-        node = stack.pop()
-        kept.append(node)
-        if not ends_here[node]:
-            stack += [successor[rights[node]], successor[lefts[node]]]
-    order, stands_for = np.array(kept), np.array(successor)
+    alive = tree.weight > 0
+    is_leaf = tree.is_leaf | collapse
+    stands_for = np.arange(tree.n_nodes)
+    for node in reversed(tree.levels()):
+        left, right = tree.left[node], tree.right[node]
+        only = ~is_leaf[node] & ~(alive[left] & alive[right])
+        stands_for[node[only]] = stands_for[np.where(alive[left], left, right)[only]]
+    kept = [stands_for[:1]]
+    while (node := kept[-1][~is_leaf[kept[-1]]]).size:
+        kept.append(stands_for[np.concatenate([tree.left[node], tree.right[node]])])
+    order = np.sort(np.concatenate(kept))  # nodes are numbered depth first and stay so
     ends = is_leaf[order]
     place = np.full(tree.n_nodes, -1, np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
@@ -136,11 +128,10 @@ def _rebuild(tree: Tree, collapse: Array, node_values: Array) -> tuple[Tree, Arr
     # The leaf that a node's rows end in, handed down from the nodes that became leaves.
     number = np.full(tree.n_nodes, -1)
     number[live_leaves] = np.arange(len(live_leaves))
-    numbers = number.tolist()
-    for node, child in enumerate(lefts):
-        if child >= 0 and numbers[node] >= 0:
-            numbers[child] = numbers[rights[node]] = numbers[node]
-    return smaller, np.where(alive, numbers, -1)[tree.leaf_nodes]
+    for node in tree.levels():
+        node = node[number[node] >= 0]
+        number[tree.left[node]] = number[tree.right[node]] = number[node]
+    return smaller, np.where(alive, number, -1)[tree.leaf_nodes]
 
 
 def _take_planes(tree: Tree, order: Array, ends: Array) -> sparse.csr_array:

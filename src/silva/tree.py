@@ -93,9 +93,18 @@ class Tree:
     def node_depth(self) -> Array:
         """Number of decisions above each node."""
         depth = np.zeros(self.n_nodes, np.int32)
-        for node in np.flatnonzero(~self.is_leaf):  # parents come before their children
-            depth[[self.left[node], self.right[node]]] = depth[node] + 1
+        for level, node in enumerate(self.levels()):
+            depth[self.left[node]] = depth[self.right[node]] = level + 1
         return depth
+
+    def levels(self) -> list[Array]:
+        """Return the decision nodes of each level, from the root down."""
+        levels: list[Array] = []
+        node = np.zeros(1, np.int32)
+        while (node := node[self.left[node] >= 0]).size:
+            levels.append(node)
+            node = np.concatenate([self.left[node], self.right[node]])
+        return levels
 
     @property
     def depth(self) -> int:
@@ -119,15 +128,19 @@ class Tree:
 
     def ancestors(self) -> sparse.csr_array:
         """Leaf-by-node indicator: which nodes stand on the way to each leaf, itself included."""
-        paths: list[list[int]] = [[0]] + [[] for _ in range(self.n_nodes - 1)]
-        for node in np.flatnonzero(~self.is_leaf):
-            for child in (int(self.left[node]), int(self.right[node])):
-                paths[child] = [*paths[node], child]
-        paths = [paths[node] for node in self.leaf_nodes]
-        indptr = np.concatenate([[0], np.cumsum([len(path) for path in paths])])
-        indices = np.concatenate(paths)
-        ones = np.ones(len(indices), np.int8)
-        return sparse.csr_array((ones, indices, indptr), shape=(self.n_leaves, self.n_nodes))
+        parent = np.full(self.n_nodes, -1, np.int32)
+        decision = np.flatnonzero(~self.is_leaf)
+        parent[self.left[decision]] = parent[self.right[decision]] = decision
+        leaf, node = np.arange(self.n_leaves), self.leaf_nodes
+        steps = []
+        while leaf.size:
+            steps.append((leaf, node))
+            node = parent[node]
+            leaf, node = leaf[node >= 0], node[node >= 0]
+        row, column = np.concatenate(steps, axis=1)
+        ones = np.ones(len(row), np.int8)
+        shape = (self.n_leaves, self.n_nodes)
+        return sparse.csr_array(sparse.coo_array((ones, (row, column)), shape=shape))
 
     def with_leaves(
         self,
@@ -148,14 +161,11 @@ class Tree:
 
 def node_totals(tree: Tree, leaf_totals: Array) -> Array:
     """Sum a quantity of the leaves (leaves, ...) over the subtree of every node."""
-    first = np.cumsum(tree.is_leaf) - tree.is_leaf
-    right, last = tree.right.tolist(), (first + 1).tolist()
-    for node in range(tree.n_nodes)[::-1]:  # children come after their parents
-        if right[node] >= 0:
-            last[node] = last[right[node]]
-    ranges = np.stack([first, last], axis=1).ravel()
-    padded = np.concatenate([leaf_totals, np.zeros((1, *leaf_totals.shape[1:]))])
-    return np.asarray(np.add.reduceat(padded, ranges, axis=0)[::2])
+    totals = np.zeros((tree.n_nodes, *leaf_totals.shape[1:]))
+    totals[tree.leaf_nodes] = leaf_totals
+    for node in reversed(tree.levels()):
+        totals[node] = totals[tree.left[node]] + totals[tree.right[node]]
+    return totals
 
 
 def answer(tree: Tree, leaf: Array, X: Array | sparse.csr_array) -> Array:

@@ -40,6 +40,7 @@ from silva.leaves import ClassShares
 from silva.tree import Array, Tree
 
 LEAST_COUNT = 0.05  # of an unlabelled row whose first two classes are even
+CLASS_ROWS, LEAF_ROWS, DEEPEST = 64, 8, 12  # 64/K rows of K classes in a leaf, or 8 at least
 
 
 class TAOBoostClassifier(ClassifierMixin, TAOBoost):
@@ -70,7 +71,7 @@ class TAOBoostClassifier(ClassifierMixin, TAOBoost):
     loss : {"misclassification", "squared", "log"}, default="misclassification"
         What a tree minimises. AdaBoost's own is the first.
     max_depth : int or "auto", default="auto"
-        Depth that a tree starts with; "auto" leaves a dozen rows or so to a leaf.
+        Depth that a tree starts with; "auto" gives a leaf 64/K rows or so, at least 8.
     alpha : float or "auto", default="auto"
         Price of complexity in units of one row's loss, as in `TAOTreeClassifier`; 0.1 if "auto".
         The best value is smaller than for a single tree: the others make up for what one overfits.
@@ -154,6 +155,8 @@ class TAOBoostClassifier(ClassifierMixin, TAOBoost):
     True
     """
 
+    _plain_alpha = 0.1
+
     def __init__(
         self,
         *,
@@ -221,6 +224,11 @@ class TAOBoostClassifier(ClassifierMixin, TAOBoost):
 
     def _rule(self, n_classes: int) -> VoteRule:
         return M1 if self.algorithm == "m1" else samme(max(n_classes, 2))
+
+    def _plain_depth(self, n_rows: int, problem: Problem) -> float:
+        # Each class needs leaves of its own, but no leaf should start with a handful of rows.
+        shares = max(_n_classes(problem), 2) / CLASS_ROWS
+        return float(min(np.log2(n_rows * min(shares, 1 / LEAF_ROWS)), DEEPEST))
 
     def _read_y(self, y: Any) -> Any:
         return require_targets(y)

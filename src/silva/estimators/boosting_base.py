@@ -52,8 +52,9 @@ class Round:
     seconds: float
 
 
-ALPHA, L2 = 0.1, 0.1  # where the user leaves them open
-LEAF_ROWS, SHALLOWEST, DEEPEST = 8, 2, 12  # a first tree keeps about this many rows in a leaf
+L2 = 0.1  # where the user leaves it open
+SHALLOWEST = 2
+NEWTON_STEPS = 1  # half the work of a lone tree's node visits; the ensemble is no worse for it
 BLOCK = 16_384  # rows that are answered together: their votes stay in the cache
 SETTLED = 1e-20  # loss that is but rounding
 
@@ -80,6 +81,7 @@ class TAOBoost(TAOEnsemble):
     """Base of `TAOBoostClassifier` and `TAOBoostRegressor`."""
 
     history_: list[Round]
+    _plain_alpha: float  # where the user leaves it open
     _fitted_trees: list[Tree]  # as they were fitted, for a warm start
     _settings: Settings
     _seed: int
@@ -121,6 +123,10 @@ class TAOBoost(TAOEnsemble):
     @abstractmethod
     def _read_y(self, y: Any) -> Any:
         """Return the targets in the shape that the kind takes."""
+
+    @abstractmethod
+    def _plain_depth(self, n_rows: int, problem: Problem) -> float:
+        """Return the depth that suits most tables of so many different rows."""
 
     @abstractmethod
     def _first_stage(self, problem: Problem, n_held_out: int) -> Stage:
@@ -192,6 +198,7 @@ class TAOBoost(TAOEnsemble):
         if not resumed:
             self._seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         template, problem, columns = self._pose(X, self._read_y(y), sample_weight)
+        template._newton_steps = NEWTON_STEPS
         known: list[Tree] = []
         if resumed:
             known = self._fitted_trees
@@ -213,11 +220,11 @@ class TAOBoost(TAOEnsemble):
         depth = 0 if self.max_depth == "auto" else int(self.max_depth)
         if self.max_depth == "auto":
             n_rows = len(np.unique(row_groups(problem.X, seed)))
-            depth = int(np.clip(np.log2(max(n_rows, 2) / LEAF_ROWS), SHALLOWEST, DEEPEST))
+            depth = max(int(self._plain_depth(n_rows, problem)), SHALLOWEST)
         split = "oblique" if sparse.issparse(problem.X) else "mixed"
         return Settings(
             split=split if self.split == "auto" else self.split,
-            alpha=ALPHA if self.alpha == "auto" else float(self.alpha),
+            alpha=self._plain_alpha if self.alpha == "auto" else float(self.alpha),
             depth=depth,
             shrinkage=0.0,
             l2=L2 if self.l2 == "auto" else float(self.l2),

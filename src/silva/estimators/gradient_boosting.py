@@ -20,6 +20,8 @@ from silva.losses import squared_error
 from silva.tao import rescale_answers
 from silva.tree import Array, Tree
 
+LEAF_ROWS, DEEPEST = 8, 5  # small trees: what one leaves, the next ones take
+
 
 class TAOBoostRegressor(RegressorMixin, TAOBoost):
     """Gradient boosting over regression trees trained by alternating optimisation.
@@ -29,8 +31,12 @@ class TAOBoostRegressor(RegressorMixin, TAOBoost):
 
     Parameters
     ----------
-    n_estimators, learning_rate, split, max_depth, alpha, l2, max_iter, tol
-        As in `TAOBoostClassifier`; the unit of `alpha` is the variance of the targets.
+    n_estimators, learning_rate, split, l2, max_iter, tol
+        As in `TAOBoostClassifier`.
+    max_depth : int or "auto", default="auto"
+        Depth that a tree starts with; "auto" is 5, less for fewer than 256 rows.
+    alpha : float or "auto", default="auto"
+        Price of complexity in units of the variance of the targets; 0.01 if "auto".
     init : {"auto", "target_means", "random", "cart"}, default="auto"
         The first tree of each round, as in `TAOTreeRegressor`.
     validation_fraction, n_iter_no_change, missing, max_categories, warm_start, n_jobs, \
@@ -55,6 +61,8 @@ class TAOBoostRegressor(RegressorMixin, TAOBoost):
     >>> TAOBoostRegressor(n_estimators=20, random_state=0).fit(X, y).score(X, y) > 0.5
     True
     """
+
+    _plain_alpha = 0.01
 
     def __init__(
         self,
@@ -100,6 +108,9 @@ class TAOBoostRegressor(RegressorMixin, TAOBoost):
         )  # fmt: skip
 
     # ---- fitting --------------------------------------------------------------------------------
+
+    def _plain_depth(self, n_rows: int, problem: Problem) -> float:
+        return float(min(np.log2(n_rows / LEAF_ROWS), DEEPEST))
 
     def _read_y(self, y: Any) -> Any:
         return y

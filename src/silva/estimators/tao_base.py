@@ -39,6 +39,7 @@ class TAOTree(BaseEstimator):
     """Base of `TAOTreeClassifier` and `TAOTreeRegressor`."""
 
     _inits: tuple[str, ...]
+    _newton_steps = 2  # of a node problem per visit
     _best_tree: Tree  # the best and the last tree unpruned, for a warm start
     _last_tree: Tree
     history_: list[Iteration]
@@ -290,7 +291,10 @@ class TAOTree(BaseEstimator):
         split: Split = Axis(settings.alpha)
         if settings.split != "axis":
             split = Oblique(
-                settings.alpha, settings.l2 * settings.alpha, or_axis=settings.split == "mixed"
+                settings.alpha,
+                settings.l2 * settings.alpha,
+                newton_steps=self._newton_steps,
+                or_axis=settings.split == "mixed",
             )
         start, keep = given, True
         if start is not None and (settings.split == "axis" or _is_greedy(self.init)):

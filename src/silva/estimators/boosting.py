@@ -82,7 +82,8 @@ class TAOBoostClassifier(ClassifierMixin, TAOBoost):
     tol : float, default=1e-4
         A tree is done when its objective has not fallen by this share for three passes.
     init : {"auto", "class_means", "random", "cart"}, default="auto"
-        The first tree of each round, as in `TAOTreeClassifier`.
+        The first tree of each round, as in `TAOTreeClassifier`; "auto" is "random" here, from which
+        trees differ more ("cart" for axis splits).
     class_weight : dict, "balanced" or None
         Weights of the classes, as in scikit-learn.
     validation_fraction : float, default=0.1
@@ -204,9 +205,11 @@ class TAOBoostClassifier(ClassifierMixin, TAOBoost):
         self.affinity = affinity
 
     def _template(self) -> TAOTreeClassifier:
+        is_open = isinstance(self.init, str) and self.init == "auto" and self.split != "axis"
         return TAOTreeClassifier(
             split=self.split, loss=self.loss, max_depth=self.max_depth, alpha=self.alpha,
-            l2=self.l2, shrinkage=0.0, max_iter=self.max_iter, tol=self.tol, init=self.init,
+            l2=self.l2, shrinkage=0.0, max_iter=self.max_iter, tol=self.tol,
+            init="random" if is_open else self.init,
             class_weight=self.class_weight, missing=self.missing,
             max_categories=self.max_categories, n_jobs=self.n_jobs, device=self.device,
             verbose=self.verbose,

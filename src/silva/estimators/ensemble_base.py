@@ -14,11 +14,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from silva import ensemble
 from silva.estimators.columns import Columns, encode, fit_columns
 from silva.estimators.parameters import check_flag, check_integer
-from silva.estimators.problem import Problem, check_weights, importances, leaf_numbers
+from silva.estimators.problem import Problem, check_weights, leaf_numbers
 from silva.estimators.tao_base import TAOTree
 from silva.kernels import Matrix, select
 from silva.leaves import Leaves, take_rows
-from silva.tao import Optimised
 from silva.tree import Array, Tree
 
 
@@ -113,11 +112,6 @@ class TAOEnsemble(BaseEstimator):
     @property
     def _n_threads(self) -> int:
         return int(effective_n_jobs(self.n_jobs))
-
-    def _tree_facts(self, result: Optimised, problem: Problem) -> tuple[Array, float]:
-        """Return a tree's share of each encoded column, and its mean cost of a training row."""
-        cost = ensemble.leaf_costs(result.tree)[result.leaf].mean()
-        return importances(result.tree, result.leaf, problem), float(cost)
 
     # ---- reading the fitted trees ---------------------------------------------------------------
 

@@ -69,7 +69,7 @@ CASES = {
         ),
     ),
     "char74k_fonts12": Case(
-        12, 30, 10, 1, False,
+        12, 100, 10, 1, False,
         (
             ("TAO, 64 features", 1, "23.94 ± 0.37", "46k"),
             ("RF, 64 features", 1000, "16.61 ± 0.14", "26M"),

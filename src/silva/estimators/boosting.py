@@ -229,9 +229,11 @@ class TAOBoostClassifier(ClassifierMixin, TAOBoost):
         return M1 if self.algorithm == "m1" else samme(max(n_classes, 2))
 
     def _plain_depth(self, n_rows: int, problem: Problem) -> float:
-        # Each class needs leaves of its own, but no leaf should start with a handful of rows.
-        shares = max(_n_classes(problem), 2) / CLASS_ROWS
-        return float(min(np.log2(n_rows * min(shares, 1 / LEAF_ROWS)), DEEPEST))
+        # Each class needs leaves of its own, but no leaf should start with a handful of rows unless
+        # there are so few: a leaf for each of several classes, and a level more.
+        n_classes = max(_n_classes(problem), 2)
+        allowed = np.log2(n_rows * min(n_classes / CLASS_ROWS, 1 / LEAF_ROWS))
+        return float(max(min(allowed, DEEPEST), np.ceil(np.log2(n_classes)) + 1))
 
     def _read_y(self, y: Any) -> Any:
         return require_targets(y)

@@ -38,7 +38,8 @@ def run(options):
     notes, rows, curves = [], [], {}
     n_seeds = options.seeds or 1
     for data in available(("letter",), notes):
-        penalty = (0.01, 0.1) if options.quick else choose_penalty(data, CASES[data.name])
+        case = CASES[data.name]
+        penalty = case.penalties[0] if options.quick else choose_penalty(data, case, BASE)
         notes.append(f"alpha {penalty[0]:g}, l2 {penalty[1]:g}; seeds: {n_seeds}.")
         for name, value in settings(options.quick):
             long = (name, value) in LONG

@@ -15,7 +15,7 @@ TABLES = {
     "tabular": "accuracy of default trees on classification tables beside other single trees",
     "regression": "R² of default trees on regression tables beside other single trees",
     "speed": "training time against TAO in numpy and liblinear",
-    "prediction": "rows predicted a second beside scikit-learn's tree",
+    "prediction": "rows predicted a second beside scikit-learn's trees",
     "threads": "two threads against one, and whether the trees are the same",
     "memory": "memory of a fit above its input",
     "neighbours": "libraries for approximate neighbours: recall, time, memory",

@@ -92,6 +92,13 @@ def test_with_every_label_given_nothing_is_smoothed():
     assert_array_equal(model.transduction_, y)
 
 
+def test_a_refit_with_every_label_forgets_the_smoothed_ones(moons):
+    X, y, hidden = moons
+    model = TAOBoostClassifier(**PLAIN).fit(X, hidden)
+    assert hasattr(model, "label_distributions_")
+    assert not hasattr(model.fit(X, y), "label_distributions_")
+
+
 def test_threads_do_not_change_the_model(moons):
     X, _, hidden = moons
     settings = {**PLAIN, "anchor": "auto"}

@@ -235,13 +235,11 @@ class TAOBoostClassifier(ClassifierMixin, TAOBoost):
         allowed = np.log2(n_rows * min(n_classes / CLASS_ROWS, 1 / LEAF_ROWS))
         return float(max(min(allowed, DEEPEST), np.ceil(np.log2(n_classes)) + 1))
 
-    def _read_y(self, y: Any) -> Any:
-        return require_targets(y)
-
     def _complete(self, X: Matrix, y: Any, weight: Array) -> tuple[Array, Array]:
         """Fill in missing labels; the rows that get one count by how clear it is."""
-        partial = read_classes(y, X.shape[0])
+        partial = read_classes(require_targets(y), X.shape[0])
         labelled, codes = partial.labelled, partial.codes
+        self.__dict__.pop("label_distributions_", None)  # of an earlier fit
         self.transduction_ = partial.classes[codes]
         if labelled.all():
             return self.transduction_, weight
@@ -258,7 +256,7 @@ class TAOBoostClassifier(ClassifierMixin, TAOBoost):
         lead = best[:, -1] - best[:, 0] if Z.shape[1] > 1 else np.ones(len(Z))
         self.label_distributions_ = Z
         self.transduction_ = partial.classes[np.where(labelled, codes, Z.argmax(axis=1))]
-        return self.transduction_, weight * np.where(labelled, 1.0, LEAST_COUNT + lead)
+        return self.transduction_, weight * np.where(labelled, 1.0, np.maximum(lead, LEAST_COUNT))
 
     def _smoothed(self, X: Matrix, partial: PartialClasses, weight: Array) -> Array:
         """Return class distributions of the rows, NaN where a row has no weight."""

@@ -121,10 +121,6 @@ class TAOBoost(TAOEnsemble):
     # ---- what differs ---------------------------------------------------------------------------
 
     @abstractmethod
-    def _read_y(self, y: Any) -> Any:
-        """Return the targets in the shape that the kind takes."""
-
-    @abstractmethod
     def _plain_depth(self, n_rows: int, problem: Problem) -> float:
         """Return the depth that suits most tables of so many different rows."""
 
@@ -197,7 +193,7 @@ class TAOBoost(TAOEnsemble):
         resumed = self.warm_start and hasattr(self, "_fitted_trees")
         if not resumed:
             self._seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        template, problem, columns = self._pose(X, self._read_y(y), sample_weight)
+        template, problem, columns = self._pose(X, y, sample_weight)
         template._newton_steps = NEWTON_STEPS
         known: list[Tree] = []
         if resumed:

@@ -112,9 +112,6 @@ class TAOBoostRegressor(RegressorMixin, TAOBoost):
     def _plain_depth(self, n_rows: int, problem: Problem) -> float:
         return float(min(np.log2(n_rows / LEAF_ROWS), DEEPEST))
 
-    def _read_y(self, y: Any) -> Any:
-        return y
-
     def _first_stage(self, problem: Problem, n_held_out: int) -> Stage:
         outputs = _targets(problem).shape[1]
         return Stage(np.zeros((len(problem.weight), outputs)), np.zeros((n_held_out, outputs)))

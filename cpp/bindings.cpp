@@ -9,6 +9,7 @@
 #include "clustering_split.hpp"
 #include "conjugate_gradients.hpp"
 #include "linear_leaves.hpp"
+#include "max_flow.hpp"
 #include "neighbours.hpp"
 #include "route.hpp"
 #include "start.hpp"
@@ -302,6 +303,21 @@ nb::tuple bind_solve_labels(In<std::int64_t> begin, In<std::int32_t> index, In<d
                         to_numpy(std::move(done.residual)));
 }
 
+nb::tuple bind_min_cut(In<std::int64_t> begin, In<std::int32_t> index, In<double> weight,
+                       In<double> source, In<double> sink, double tolerance) {
+  std::vector<std::int8_t> sides;
+  double flow = 0;
+  {
+    nb::gil_scoped_release release;
+    MaxFlow graph(to_vector<std::int64_t>(begin), to_vector<std::int32_t>(index),
+                  to_vector<double>(weight), to_vector<double>(source), to_vector<double>(sink),
+                  tolerance);
+    flow = graph.run();
+    sides = graph.sides();
+  }
+  return nb::make_tuple(to_numpy(std::move(sides)), flow);
+}
+
 ClusteringSearch* clustering_search(const RowStore& store, In<float> weight, In<std::int32_t> place,
                                     In2<double> target, In<double> target_price,
                                     In<double> feature_price, std::size_t min_rows,
@@ -417,6 +433,8 @@ NB_MODULE(_core, m) {
 
   m.def("solve_labels", &bind_solve_labels, "begin"_a, "index"_a, "weight"_a, "diagonal"_a, "rhs"_a,
         "start"_a, "target"_a, "max_iterations"_a, "threads"_a);
+  m.def("min_cut", &bind_min_cut, "begin"_a, "index"_a, "weight"_a, "source"_a, "sink"_a,
+        "tolerance"_a);
 
   nb::class_<SessionBase>(m, "Session")
       .def("route", &SessionBase::route, nb::call_guard<nb::gil_scoped_release>())

@@ -26,7 +26,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from silva.solvers import make_solver
+from silva.solvers import MakeSolver, make_solver
 from silva.tree import Array
 
 FAINT = 1e-6
@@ -64,9 +64,10 @@ class LabelSystem:
         Price of roughness.
     anchor : float64 array of shape (rows,)
         How firmly each row is held to its evidence: non-negative, not all zero.
-    solver : {"auto", "eigen", "direct", "cg"}
+    solver : {"auto", "eigen", "direct", "cg"} or function
         One eigendecomposition for all shifts (LapTAO paper, eq. 14), a sparse factorisation a
-        shift, or conjugate gradients; "auto" chooses by size.
+        shift, or conjugate gradients; "auto" chooses by size. A function (graph, diagonal, tol)
+        makes a solver for a graph of a known shape, such as `silva.solvers.TwoSided`.
     tol : float
         Conjugate gradients stop when the residual has fallen to this part of the right-hand side,
         each measured without the column's mean, so that it does not depend on units or offset.
@@ -87,7 +88,7 @@ class LabelSystem:
         gamma: float,
         anchor: Array,
         *,
-        solver: str = "auto",
+        solver: str | MakeSolver = "auto",
         tol: float = 1e-6,
         n_threads: int = 1,
     ) -> None:

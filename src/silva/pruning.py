@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 from scipy import sparse
 
@@ -55,6 +58,69 @@ def prune_costly(tree: Tree, leaves: Leaves, penalty: Array) -> tuple[Tree, Arra
         best[node] = np.minimum(alone[node], together)
     means = totals / np.maximum(tree.weight, 1e-300)[:, None]
     return _rebuild(tree, collapse, means)
+
+
+def prune_by_purity(
+    tree: Tree,
+    leaf_weight: Array | None = None,
+    *,
+    tol: float = 0.0,
+    class_begin: Array | None = None,
+) -> tuple[Tree, Array]:
+    """Merge neighbouring leaves that answer alike, from the bottom up.
+
+    Leaves that were split for the sake of their features may have been given the same value
+    (kernel tree paper, end of section 3.1). Two sibling leaves become one when all leaves merged
+    into it answer within `tol` of each other in every output. It answers their weighted mean, so
+    that no answer of the tree changes by more than `tol`, whether rows go to one leaf or are
+    shared between several; with `tol` 0 none changes at all. Constant leaves only.
+
+    Parameters
+    ----------
+    tree : Tree
+    leaf_weight : array of shape (leaves,), optional
+        Training weight of each leaf, the sum of memberships; `tree.weight` by default.
+    tol : float
+        Largest change of an answer.
+    class_begin : int array of shape (targets + 1,), optional
+        First output of each target that is a set of class shares. Only leaves with the same
+        leading classes are merged then, so that a row in one leaf keeps its class.
+
+    Returns
+    -------
+    tree : Tree
+        The smaller tree.
+    leaf : int array of shape (leaves of the given tree,)
+        Where each leaf went.
+    """
+    if tree.slopes is not None:
+        raise ValueError("the leaves are linear: expected constant ones")
+    if not tol >= 0:
+        raise ValueError(f"tol is {tol}: expected a number of at least 0")
+    weight = tree.weight[tree.leaf_nodes] if leaf_weight is None else np.asarray(leaf_weight)
+    low = np.zeros((tree.n_nodes, tree.n_outputs))
+    low[tree.leaf_nodes] = tree.values
+    high, leading = low.copy(), np.zeros((tree.n_nodes, 0), int)
+    if class_begin is not None:
+        parts = pairwise(class_begin)
+        leading = np.stack([low[:, b:e].argmax(axis=1) for b, e in parts], axis=1)
+    ends = tree.is_leaf.copy()
+    for node in reversed(tree.levels()):
+        left, right = tree.left[node], tree.right[node]
+        low[node] = np.minimum(low[left], low[right])
+        high[node] = np.maximum(high[left], high[right])
+        close = (high[node] - low[node] <= tol).all(axis=1)
+        same_class = (leading[left] == leading[right]).all(axis=1)
+        ends[node] = ends[left] & ends[right] & close & same_class
+        leading[node] = leading[left]
+    mass = node_totals(tree, weight)[:, None]
+    sums = node_totals(tree, tree.values * weight[:, None])
+    means = np.where(mass > 0, sums / np.where(mass > 0, mass, 1.0), (low + high) / 2)
+    # All branches stay, also those without training weight: new rows may come there.
+    alive = replace(tree, weight=np.ones(tree.n_nodes))
+    smaller, leaf = _rebuild(alive, ends & ~tree.is_leaf, np.clip(means, low, high))
+    merged = np.bincount(leaf, weight, minlength=smaller.n_leaves)
+    return replace(smaller, weight=node_totals(smaller, merged)), leaf
 
 
 def shrink(tree: Tree, strength: float) -> Tree:

@@ -98,8 +98,8 @@ class ConvolvedSearch {
       double mass = whole, labelled = whole_labelled;
       std::size_t last = first;
       for (; last < groups && centre_[last] - shape.reach() * h < threshold; ++last) {
-        const double share =
-            left_share(below_low_[last], below_high_[last], shape.below(threshold, centre_[last], h), 1);
+        const double share = left_share(below_low_[last], below_high_[last],
+                                        shape.below(threshold, centre_[last], h), 1);
         share_.push_back(static_cast<float>(share));
         mass += share * members_.mass[last];
         labelled += share * members_.labelled[last];

@@ -143,12 +143,11 @@ nb::ndarray<nb::numpy, double> bind_blend(In2<double> x, In<std::int32_t> left,
 }  // namespace
 
 void bind_kernel_trees(nb::module_& m) {
-  nb::class_<KernelRows>(m, "KernelRows")
-      .def("bins", [](const KernelRows& rows) {
-        std::vector<std::int32_t> bins;
-        for (const auto& centre : rows.centre) bins.push_back(static_cast<std::int32_t>(centre.size()));
-        return give(std::move(bins));
-      });
+  nb::class_<KernelRows>(m, "KernelRows").def("bins", [](const KernelRows& rows) {
+    std::vector<std::int32_t> bins;
+    for (const auto& centre : rows.centre) bins.push_back(static_cast<std::int32_t>(centre.size()));
+    return give(std::move(bins));
+  });
   nb::class_<GrowthLimits>(m, "GrowthLimits")
       .def(
           "__init__",
@@ -156,9 +155,9 @@ void bind_kernel_trees(nb::module_& m) {
              std::size_t max_depth, std::size_t max_leaf_nodes, std::size_t max_features,
              std::size_t max_tries, bool random_thresholds, bool exact,
              std::size_t max_candidates) {
-            new (self) GrowthLimits{supervision, ccp_alpha,    min_weight_leaf, max_depth,
-                                    max_leaf_nodes, max_features, max_tries, random_thresholds,
-                                    exact,       max_candidates};
+            new (self)
+                GrowthLimits{supervision,  ccp_alpha, min_weight_leaf,   max_depth, max_leaf_nodes,
+                             max_features, max_tries, random_thresholds, exact,     max_candidates};
           },
           nb::kw_only(), "supervision"_a, "ccp_alpha"_a, "min_weight_leaf"_a, "max_depth"_a,
           "max_leaf_nodes"_a, "max_features"_a, "max_tries"_a, "random_thresholds"_a, "exact"_a,

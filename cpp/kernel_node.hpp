@@ -105,10 +105,18 @@ class KernelNode {
   }
 
  private:
+  static constexpr std::size_t kFewRows = 32;
+
   void centre() {
     const std::size_t width = rows_.coordinate_width, stride = rows_.stride;
     std::fill(mean_.begin(), mean_.end(), 0.0);
-    if (width > 0)
+    // Where a node has few rows, two columns often part them alike: sums in double precision make
+    // the gains of both the same.
+    if (count_ <= kFewRows)
+      for (std::size_t i = 0; i < count_; ++i)
+        for (std::size_t j = 0; j < width; ++j)
+          mean_[j] += mass_[i] * static_cast<double>(rows_.row(row_[i])[j]);
+    else if (width > 0)
       simd().combine_f32(rows_.source.data(), stride, row_, single_mass_.data(), count_, 0, width,
                          mean_.data());
     for (std::size_t j = 0; j < width; ++j) mean_[j] /= total_;
@@ -117,7 +125,11 @@ class KernelNode {
         mean_[j] += mass_[i] * static_cast<double>(rows_.row(row_[i])[j]);
     for (std::size_t j = width; j < stride; ++j) mean_[j] /= std::max(labelled_total_, 1e-300);
 
+    // Two floats hold a mean: the rows of a small node are close together, far from the origin.
     single_mean_.assign(mean_.begin(), mean_.end());
+    mean_rest_.resize(stride);
+    for (std::size_t j = 0; j < stride; ++j)
+      mean_rest_[j] = static_cast<float>(mean_[j] - static_cast<double>(single_mean_[j]));
     centred_.resize(count_ * stride);
     coordinate_square_ = target_square_ = 0;
     for (std::size_t i = 0; i < count_; ++i) {
@@ -133,13 +145,13 @@ class KernelNode {
   // Fills columns [begin, end) of row i and returns mass times their squares.
   double centre_part(std::size_t i, std::size_t begin, std::size_t end) {
     constexpr std::size_t kLanes = 8;
-    const float *from = rows_.row(row_[i]), *mean = single_mean_.data();
+    const float *from = rows_.row(row_[i]), *mean = single_mean_.data(), *rest = mean_rest_.data();
     float* to = centred_.data() + i * rows_.stride;
     const float mass = single_mass_[i];
     float lanes[kLanes] = {};
     for (std::size_t j = begin; j < end; j += kLanes)
       for (std::size_t l = 0; l < kLanes; ++l) {
-        const float gap = from[j + l] - mean[j + l];
+        const float gap = (from[j + l] - mean[j + l]) - rest[j + l];
         lanes[l] += gap * gap;
         to[j + l] = mass * gap;
       }
@@ -157,7 +169,7 @@ class KernelNode {
   double total_ = 0, labelled_total_ = 0, coordinate_square_ = 0, target_square_ = 0;
   bool unit_ = true;
   std::vector<std::uint32_t> labelled_;  // places in the node
-  std::vector<float> single_mass_, single_mean_;
+  std::vector<float> single_mass_, single_mean_, mean_rest_;
   std::vector<double> mean_;
   Aligned<float> centred_;
 };
@@ -200,8 +212,8 @@ struct BinnedMembers {
   void sort_few(std::size_t n) {  // by insertion
     std::uint32_t key[kFew];
     for (std::size_t i = 0; i < n; ++i) {
-      const std::uint32_t mine = static_cast<std::uint32_t>(code_[i]) << 8 |
-                                 static_cast<std::uint32_t>(i);
+      const std::uint32_t mine =
+          static_cast<std::uint32_t>(code_[i]) << 8 | static_cast<std::uint32_t>(i);
       std::size_t at = i;
       for (; at > 0 && key[at - 1] > mine; --at) key[at] = key[at - 1];
       key[at] = mine;

@@ -18,12 +18,12 @@ struct KernelRows {
   Aligned<float> source;
   std::vector<std::uint8_t> labelled;
   std::vector<double> weight;
-  std::vector<double> value;                 // column by column
-  std::vector<std::uint8_t> code;            // column by column
-  std::vector<std::vector<double>> centre;   // of each bin of a column
-  std::vector<double> bandwidth;             // of a column
-  std::vector<std::int32_t> varying;         // columns with two bins at least
-  bool single = false;                       // the user's values are single precision
+  std::vector<double> value;                // column by column
+  std::vector<std::uint8_t> code;           // column by column
+  std::vector<std::vector<double>> centre;  // of each bin of a column
+  std::vector<double> bandwidth;            // of a column
+  std::vector<std::int32_t> varying;        // columns with two bins at least
+  bool single = false;                      // the user's values are single precision
   bool unit_weight = true, fuzzy = false;
 
   const float* row(std::size_t i) const { return source.data() + i * stride; }
@@ -65,7 +65,9 @@ inline void sort_values(const double* value, std::size_t n, std::vector<SortedVa
   }
   for (int pass = 0; pass < kPasses; ++pass) {
     std::uint32_t* place = count.data() + pass * kDigits;
-    const auto digit = [&](const SortedValue& v) { return v.key >> (pass * kBits) & (kDigits - 1); };
+    const auto digit = [&](const SortedValue& v) {
+      return v.key >> (pass * kBits) & (kDigits - 1);
+    };
     if (n == 0 || place[digit(sorted[0])] == n) continue;
     std::uint32_t before = 0;
     for (std::size_t d = 0; d < kDigits; ++d) {
@@ -84,9 +86,7 @@ inline std::vector<double> cut_bins(const double* value, const double* weight,
                                     const std::vector<SortedValue>& sorted, std::size_t most,
                                     double width, std::uint8_t* code) {
   const std::size_t n = sorted.size();
-  const auto is_new = [&](std::size_t i) {
-    return i == 0 || sorted[i].key != sorted[i - 1].key;
-  };
+  const auto is_new = [&](std::size_t i) { return i == 0 || sorted[i].key != sorted[i - 1].key; };
   std::size_t values = 0;
   double total = 0;
   for (std::size_t i = 0; i < n; ++i) {
@@ -123,8 +123,8 @@ inline void bin_columns(KernelRows& rows, std::size_t most, double finest, Team&
     std::vector<SortedValue> sorted, spare;
     const double* value = rows.value.data() + j * rows.n;
     sort_values(value, rows.n, sorted, spare);
-    rows.centre[j] = cut_bins(value, rows.weight.data(), sorted, most,
-                              finest * rows.bandwidth[j], rows.code.data() + j * rows.n);
+    rows.centre[j] = cut_bins(value, rows.weight.data(), sorted, most, finest * rows.bandwidth[j],
+                              rows.code.data() + j * rows.n);
   });
   for (std::size_t j = 0; j < rows.columns; ++j)
     if (rows.centre[j].size() > 1) rows.varying.push_back(static_cast<std::int32_t>(j));

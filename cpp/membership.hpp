@@ -23,7 +23,11 @@ class MembershipWalk {
  public:
   MembershipWalk(const AxisTree& tree, const KernelShape& shape, const double* bandwidth,
                  std::size_t columns)
-      : tree_(tree), shape_(shape), bandwidth_(bandwidth), low_(columns, 0.0), high_(columns, 1.0) {}
+      : tree_(tree),
+        shape_(shape),
+        bandwidth_(bandwidth),
+        low_(columns, 0.0),
+        high_(columns, 1.0) {}
 
   // use(leaf, part) for the leaves that have a part of the row, from left to right.
   template <class Use>

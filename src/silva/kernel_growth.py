@@ -227,9 +227,7 @@ def grow(
 
     The seed is for columns and thresholds that are drawn. Threads share the columns of a node.
     """
-    prepared = prepare(
-        X, targets, labelled, weight, growth, together=together, n_threads=n_threads
-    )
+    prepared = prepare(X, targets, labelled, weight, growth, together=together, n_threads=n_threads)
     return grow_many(prepared, np.array([seed]), n_threads=n_threads)[0]
 
 

@@ -50,9 +50,7 @@ def membership(
     if not spread.any():
         begin = np.arange(len(X) + 1)
         return sparse.csr_array((np.ones(len(X)), _leaves(tree, X, n_threads), begin), shape=shape)
-    begin, leaf, part = _core.membership(
-        *_arrays(tree, X), spread, kernel == "uniform", n_threads
-    )
+    begin, leaf, part = _core.membership(*_arrays(tree, X), spread, kernel == "uniform", n_threads)
     return sparse.csr_array((part, leaf, begin), shape=shape)
 
 
@@ -70,9 +68,7 @@ def predict_fuzzy(
         return np.asarray(tree.values[_leaves(tree, X, n_threads)])
     values = np.ascontiguousarray(tree.values, dtype=np.float64)
     uniform = kernel == "uniform"
-    return np.asarray(
-        _core.blend_leaves(*_arrays(tree, X), spread, uniform, values, n_threads)
-    )
+    return np.asarray(_core.blend_leaves(*_arrays(tree, X), spread, uniform, values, n_threads))
 
 
 def _leaves(tree: Tree, X: Array, n_threads: int) -> Array:

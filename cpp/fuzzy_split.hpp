@@ -121,8 +121,8 @@ class ConvolvedSearch {
 };
 
 // Between two edges of the rows' kernels all sums are linear in the threshold: a slope changes at
-// an edge. Thresholds are tried at the edges, evenly many passed over where there are more than
-// max_candidates.
+// an edge. Thresholds are tried at the edges; where there are more than max_candidates, at a
+// quarter of that many from either end, where outliers are, and at an even choice of the others.
 class ExactSearch {
  public:
   KernelSplit split(const KernelNode& node, std::int32_t feature, const Box& box,
@@ -154,8 +154,9 @@ class ExactSearch {
     std::sort(event_.begin(), event_.end(), [](const Event& a, const Event& b) {
       return a.at < b.at || (a.at == b.at && a.place < b.place);
     });
-    const std::size_t step = 1 + (event_.size() - (event_.empty() ? 0 : 1)) /
-                                     std::max<std::size_t>(node.limits().max_candidates, 1);
+    const std::size_t outer = node.limits().max_candidates / 4, events = event_.size();
+    const std::size_t step = 1 + events / std::max<std::size_t>(2 * outer, 1);
+    const auto is_outer = [&](std::size_t e) { return e < outer || e + outer >= events; };
     std::size_t next = 0;
     double last = std::isinf(low) ? (event_.empty() ? 0 : event_.front().at) : low;
     for (std::size_t e = 0; e < event_.size();) {
@@ -163,8 +164,8 @@ class ExactSearch {
       if (at > last)
         for (std::size_t k = 0; k < width; ++k) sum_[k] += (at - last) * slope_[k];
       last = at;
-      if (e >= next) {
-        next = e + step;
+      if (e >= next || is_outer(e)) {
+        next = e + (events <= 4 * outer ? 1 : step);
         const double gain = evaluate(node);
         if (gain > kLeastFuzzyGain && gains_more(gain, best.gain)) {
           best.gain = gain;

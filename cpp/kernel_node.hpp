@@ -11,8 +11,9 @@
 //   m/n ( w |sum_L (y - mean)|^2 / (l_L l_R) + (1 - w) |sum_L (z - mean)|^2 / (m_L m_R) ),
 //
 // where the first part is the decrease of the variance among the labelled rows, by labelled mass,
-// counted for the whole mass of the node. It is 0 where a side has no labelled row: such a leaf is
-// thought to be as impure as its parent. Gains of nested splits add up.
+// counted for the whole mass of the node: gains are never negative, even where the sides differ in
+// their labelled shares. It is 0 where a side has no labelled row: such a leaf is thought to be as
+// impure as its parent.
 #pragma once
 
 #include <numeric>

@@ -5,6 +5,7 @@
 // floats row by row, followed by those of its targets.
 #pragma once
 
+#include <cmath>
 #include <cstring>
 
 #include "parallel.hpp"
@@ -80,11 +81,35 @@ inline void sort_values(const double* value, std::size_t n, std::vector<SortedVa
   }
 }
 
-// A bin for each value or, of more than `most` values, bins that hold an equal share of the mass
-// at least; none starts nearer than `width` to the start of the one before. Returns the centres.
+// How far apart values are where bins are few: evenly near the median, by orders of magnitude far
+// from it. In units of the middle half's range.
+class Spread {
+ public:
+  Spread(const double* value, const std::vector<SortedValue>& sorted) {
+    const auto at = [&](std::size_t quarter) {
+      return value[sorted[(sorted.size() - 1) * quarter / 4].row];
+    };
+    middle_ = at(2);
+    unit_ = at(3) - at(1);
+    if (!(unit_ > 0)) unit_ = std::max(at(4) - at(0), 1e-300);
+    low_ = position(at(0));
+    range_ = std::max(position(at(4)) - low_, 1e-300);
+  }
+  double share_below(double value) const { return (position(value) - low_) / range_; }
+
+ private:
+  double position(double value) const { return std::asinh((value - middle_) / unit_); }
+  double middle_, unit_, low_, range_;
+};
+
+// A bin for each value or, of more than `most` values, at most that many: three quarters for
+// equal masses and a quarter for equal pieces of the spread. By masses alone the last one would
+// hold all outliers together with many ordinary rows. None starts nearer than `width` to the start
+// of the one before. Returns the centres.
 inline std::vector<double> cut_bins(const double* value, const double* weight,
                                     const std::vector<SortedValue>& sorted, std::size_t most,
                                     double width, std::uint8_t* code) {
+  constexpr double kByMass = 0.75;
   const std::size_t n = sorted.size();
   const auto is_new = [&](std::size_t i) { return i == 0 || sorted[i].key != sorted[i - 1].key; };
   std::size_t values = 0;
@@ -93,16 +118,23 @@ inline std::vector<double> cut_bins(const double* value, const double* weight,
     values += is_new(i);
     total += weight[i];
   }
-  const double share = values > most ? total / static_cast<double>(most) : 0;
+  const bool merges = values > most;
+  const Spread spread(value, sorted);
   std::vector<double> centre, bin_mass;
-  double mass = 0, next = 0, begin = 0;
+  double mass = 0, next = 0, begin = 0;  // next: bins that the values so far are worth
   for (std::size_t i = 0; i < n; ++i) {
     const std::uint32_t row = sorted[i].row;
-    if (i == 0 || (is_new(i) && mass >= next && value[row] >= begin + width)) {
-      centre.push_back(0);
-      bin_mass.push_back(0);
-      begin = value[row];
-      next = mass + share;
+    if (is_new(i)) {
+      const double worth =
+          !merges ? 0
+                  : static_cast<double>(most) *
+                        (kByMass * mass / total + (1 - kByMass) * spread.share_below(value[row]));
+      if (i == 0 || (worth >= next && value[row] >= begin + width)) {
+        centre.push_back(0);
+        bin_mass.push_back(0);
+        begin = value[row];
+        next = merges ? worth + 1 : 0;
+      }
     }
     code[row] = static_cast<std::uint8_t>(centre.size() - 1);
     centre.back() += weight[row] * (value[row] - begin);

@@ -386,13 +386,22 @@ def test_all_components_measure_the_same_variance():
     assert 0 < few.gain.sum() < plain.gain.sum()
 
 
-def test_bins_hold_about_equal_weight_where_values_are_many():
+def test_bins_are_few_where_values_are_many():
     X = np.random.default_rng(0).normal(size=(4000, 1)) ** 3
     data = (X, np.zeros((4000, 1)), np.zeros(4000, bool), np.ones(4000))
     prepared = prepare(*data, Growth(supervision=0.0, max_bins=64), together=False)
     assert 60 <= prepared.rows.bins()[0] <= 64
     tree = grow_many(prepared, np.array([0]))[0].tree
     assert tree.weight[tree.is_leaf].max() <= 2 * 4000 / 64
+
+
+def test_outliers_have_bins_of_their_own():
+    X = np.random.default_rng(0).normal(size=(4000, 1))
+    X[:4, 0] = 1e3, 1e4, 1e5, -1e4
+    data = (X, np.zeros((4000, 1)), np.zeros(4000, bool), np.ones(4000))
+    tree = grow(*data, Growth(supervision=0.0, max_bins=64), together=False).tree
+    alone = membership(tree, X[:4], 0.0).indices
+    assert_array_equal(tree.weight[tree.leaf_nodes][alone], 1)
 
 
 def test_thresholds_part_single_precision_rows_as_they_were_grown():

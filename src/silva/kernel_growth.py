@@ -12,7 +12,8 @@ if it falls by `ccp_alpha` at least.
 A node without labelled rows has no Gini impurity of its own. It is taken to be that of the nearest
 node above that has some, so a split that leaves one side without labels gains nothing there; other
 splits gain, for the whole weight of the node, the decrease among its labelled rows, each side
-counted by its labelled weight. So gains are never negative.
+counted by its labelled weight. So gains are never negative, and their sum is the decrease of the
+loss where all leaves have the same labelled share.
 
 With a bandwidth a row is a random variable around the place where it was seen, with independent
 columns, and has a part in each leaf (a membership). Distributions are piecewise constant: the
@@ -33,7 +34,7 @@ from silva import _core
 from silva.tree import Array, Tree
 
 # Bins nearer than this many bandwidths are one: a kernel does not tell them apart.
-FINEST_BIN = 1 / 3
+FINEST_BIN = 1 / 8
 # Thresholds of a column that exact fuzzy growth tries at a node, for each bin of crisp growth.
 CANDIDATES_PER_BIN = 4
 NO_LIMIT = 2**62
@@ -66,11 +67,13 @@ class Growth:
     kernel : "gaussian" or "uniform"
     method : "exact" or "convolved"
         How fuzzy splits are sought. Exact growth tries the edges of the rows' kernels, at most
-        four times `max_bins` of them, evenly chosen in their order. Convolved growth takes the
-        rows of a bin as one and tries the middles between bins; bins are a third of a bandwidth
-        wide at least. Shares that a split sends left and right are exact in both.
+        four times `max_bins` of them: the outermost ones and an even choice of the others.
+        Convolved growth takes the rows of a bin as one and tries the middles between bins; bins
+        are an eighth of a bandwidth wide at least. Shares that a split sends left and right are
+        exact in both.
     max_bins : int
-        Most bins of a column, of about equal weight; a bin for each value where there are fewer.
+        Most bins of a column: one for each value where there are fewer, or else three quarters of
+        them for equal weights and a quarter for an equal spread, which sets outliers apart.
         Crisp thresholds lie midway between values of neighbouring bins at the node.
     variance_components : int or None
         Measure the variance of the columns by this many principal components. Faster.

@@ -96,7 +96,8 @@ class Grower {
     Node made;
     for (double m : open.members.mass) made.weight += m;
     nodes_.push_back(made);
-    if (open.depth >= limits_.max_depth || made.weight < 2 * limits_.min_weight_leaf * (1 - 1e-9))
+    if (open.depth >= limits_.max_depth || open.members.row.size() < 2 ||
+        made.weight < 2 * limits_.min_weight_leaf * (1 - 1e-9))
       return;
     open.split = search(open);
     if (open.split.gain >= limits_.ccp_alpha && open.split.feature >= 0)

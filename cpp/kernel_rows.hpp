@@ -25,7 +25,7 @@ struct KernelRows {
   std::vector<double> bandwidth;            // of a column
   std::vector<std::int32_t> varying;        // columns with two bins at least
   bool single = false;                      // the user's values are single precision
-  bool unit_weight = true, fuzzy = false;
+  bool fuzzy = false;                       // some bandwidth is not 0
 
   const float* row(std::size_t i) const { return source.data() + i * stride; }
   const double* column(std::int32_t j) const {

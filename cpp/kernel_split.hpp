@@ -95,15 +95,51 @@ class RandomThreshold {
     if (rows.single) found.threshold = static_cast<double>(static_cast<float>(found.threshold));
     if (!(found.threshold > low) || !(found.threshold <= high)) found.threshold = high;
 
+    if (h > 0)
+      found.gain = fuzzy_gain(node, feature, found.threshold, box, shape);
+    else
+      found.gain = crisp_gain(node, value, found.threshold);
+    found.feature = feature;
+    return found;
+  }
+
+ private:
+  double crisp_gain(const KernelNode& node, const double* value, double threshold) {
+    const KernelRows& rows = node.rows();
+    place_.resize(node.count() + 1);
+    std::uint32_t count = 0;
+    double mass = 0, labelled = 0;
+    for (std::size_t i = 0; i < node.count(); ++i) {
+      const bool left = value[node.row(i)] < threshold;
+      place_[count] = static_cast<std::uint32_t>(i);
+      count += left;
+      mass += left ? node.mass(i) : 0.0;
+    }
+    for (std::uint32_t i : node.labelled())
+      labelled += value[node.row(i)] < threshold ? node.mass(i) : 0.0;
+    if (!node.may_cut(mass)) return -1;
+    const auto norm = [&](std::size_t begin, std::size_t width) {
+      double square = 0;
+      simd().sweeps.norms(node.centred() + begin, rows.stride, width, place_.data(), &count, 1,
+                          &square);
+      return square;
+    };
+    return node.gain(mass, labelled, norm(0, rows.coordinate_width),
+                     norm(rows.coordinate_width, node.labelled().empty() ? 0 : rows.target_width));
+  }
+
+  double fuzzy_gain(const KernelNode& node, std::int32_t feature, double threshold, const Box& box,
+                    const KernelShape& shape) {
+    const KernelRows& rows = node.rows();
+    const auto j = static_cast<std::size_t>(feature);
+    const double h = rows.bandwidth[j];
     place_.clear();
     share_.clear();
     double mass = 0, labelled = 0;
     for (std::size_t i = 0; i < node.count(); ++i) {
-      const double x = value[node.row(i)];
-      double share = x < found.threshold ? 1 : 0;
-      if (h > 0)
-        share = left_share(shape.below(box.low[j], x, h), shape.below(box.high[j], x, h),
-                           shape.below(found.threshold, x, h), 1);
+      const double x = rows.column(feature)[node.row(i)];
+      const double share = left_share(shape.below(box.low[j], x, h), shape.below(box.high[j], x, h),
+                                      shape.below(threshold, x, h), 1);
       if (share == 0) continue;
       place_.push_back(static_cast<std::uint32_t>(i));
       share_.push_back(static_cast<float>(share));
@@ -118,13 +154,10 @@ class RandomThreshold {
       for (std::size_t k = begin; k < end; ++k) total += sum_[k] * sum_[k];
       return total;
     };
-    found.gain = node.gain(mass, labelled, square(0, rows.coordinate_width),
-                           square(rows.coordinate_width, rows.stride));
-    found.feature = feature;
-    return found;
+    return node.gain(mass, labelled, square(0, rows.coordinate_width),
+                     square(rows.coordinate_width, rows.stride));
   }
 
- private:
   std::vector<std::uint32_t> place_;
   std::vector<float> share_;
   std::vector<double> sum_;

@@ -1,5 +1,7 @@
 """Memberships of uncertain rows: probabilities of boxes, few of them, that add up to one."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from conftest import make_tree
@@ -75,7 +77,7 @@ def mass_between(kernel, low, high):
     edges = np.linspace(-reach, reach, pieces + 1)
     inner = edges[(edges > low) & (edges < high)]
     ends = np.concatenate([[low], inner, [high]])
-    return sum(quad(density, a, b)[0] for a, b in zip(ends[:-1], ends[1:], strict=True))
+    return sum(quad(density, a, b)[0] for a, b in pairwise(ends))
 
 
 @pytest.mark.parametrize("kernel", DENSITIES)
@@ -97,10 +99,7 @@ def test_membership_is_the_product_of_integrals_over_the_box(kernel):
 def test_kernel_has_the_bandwidth_as_its_deviation(kernel):
     density, reach, pieces = DENSITIES[kernel]
     edges = np.linspace(-reach, reach, pieces + 1)
-    square = sum(
-        quad(lambda u: u * u * density(u), a, b)[0]
-        for a, b in zip(edges[:-1], edges[1:], strict=True)
-    )
+    square = sum(quad(lambda u: u * u * density(u), a, b)[0] for a, b in pairwise(edges))
     assert_allclose(np.sqrt(square), 1, atol=0.05)  # pieces widen the Gaussian a little
 
 

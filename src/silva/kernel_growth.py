@@ -261,7 +261,7 @@ def grow_many(
     grown = _core.grow_kernel_trees(
         prepared.rows, growth.limits, growth.kernel == "uniform", seeds, drawn, n_threads
     )
-    return [_assemble(*nodes, prepared.n_features) for nodes in grown]
+    return [_assemble(prepared.n_features, *nodes) for nodes in grown]
 
 
 def prune_path(grown: GrownTree, ccp_alpha: float) -> Tree:
@@ -312,7 +312,7 @@ def _coordinates(columns: Array, weight: Array, growth: Growth) -> Array:
         return np.zeros((n, 0), np.float32)
     columns = columns[varies]
     share = weight / weight.sum()
-    # Halving first keeps huge values finite; two steps keep values far from 0 exact.
+    # In two steps, so that columns far from 0 stay exact.
     centred = columns - columns[:, :1]
     centred -= (centred @ share)[:, None]
     deviation = np.sqrt(np.square(centred) @ share)
@@ -367,13 +367,13 @@ def _or_no_limit(value: int | None) -> int:
 
 
 def _assemble(
+    n_features: int,
     left: Array,
     right: Array,
     feature: Array,
     threshold: Array,
     weight: Array,
     gain: Array,
-    n_features: int,
 ) -> GrownTree:
     return GrownTree(_tree(left, right, feature, threshold, weight, n_features), gain)
 

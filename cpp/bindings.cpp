@@ -8,6 +8,7 @@
 
 #include "clustering_split.hpp"
 #include "conjugate_gradients.hpp"
+#include "kernel_bindings.hpp"
 #include "linear_leaves.hpp"
 #include "max_flow.hpp"
 #include "neighbours.hpp"
@@ -468,4 +469,5 @@ NB_MODULE(_core, m) {
   m.def("clustering_search", &clustering_search, "rows"_a, "weight"_a, "place"_a, "target"_a,
         "target_price"_a, "feature_price"_a, "min_rows"_a, "min_labelled"_a, "max_bins"_a,
         "threads"_a, nb::rv_policy::take_ownership);
+  bind_kernel_trees(m);
 }

@@ -81,6 +81,23 @@ struct NeighbourLoops {
                         Real* distance);
 };
 
+// Loops over rows in the order of a column; sums are of columns [0, width), a multiple of 8.
+struct SweepLoops {
+  // norm[s] += |rows order[0], ..., order[end[s] - 1] added up|^2 for ascending ends.
+  void (*norms)(const float* rows, std::size_t stride, std::size_t width,
+                const std::uint32_t* order, const std::uint32_t* end, std::size_t count,
+                double* norm);
+  // Row s of `sums` is the sum of rows order[end[s - 1]], ..., order[end[s] - 1].
+  void (*segments)(const float* rows, std::size_t stride, std::size_t width,
+                   const std::uint32_t* order, const std::uint32_t* end, std::size_t count,
+                   float* sums);
+  // norm[s] += |rows 0, ..., first[s] - 1 and shares of first[s], ..., last[s] - 1 added up|^2 for
+  // ascending `first`; the shares of one s follow those of the one before.
+  void (*banded)(const float* sums, std::size_t stride, std::size_t width,
+                 const std::uint32_t* first, const std::uint32_t* last, const float* share,
+                 std::size_t count, double* norm);
+};
+
 struct Simd {
   const char* name;
 
@@ -113,6 +130,8 @@ struct Simd {
   // Sums of squares, and of absolute values.
   NeighbourLoops<float> squared_f32, absolute_f32;
   NeighbourLoops<double> squared_f64, absolute_f64;
+
+  SweepLoops sweeps;
 
   template <class T>
   const auto& rows() const {

@@ -5,6 +5,7 @@
 #include "simd.hpp"
 
 #include "neighbour_loops.hpp"
+#include "sweep_loops.hpp"
 
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -616,6 +617,7 @@ const Simd SILVA_JOIN(simd_, SILVA_ISA) = {
     kNeighbourLoops<float, true>,
     kNeighbourLoops<double, false>,
     kNeighbourLoops<double, true>,
+    {sweep_norms, segment_sums, banded_norms},
 };
 
 }  // namespace silva

@@ -1,0 +1,141 @@
+// Sums of rows along an order, for the growth of kernel trees; included by simd_kernels.cpp.
+//
+// Columns are taken a few vectors at a time, so that the sums stay in registers while the rows go
+// by. Widths are multiples of eight.
+#pragma once
+
+namespace silva {
+namespace {
+
+typedef float SweepLanes16 __attribute__((vector_size(64)));
+typedef float SweepLanes8 __attribute__((vector_size(32)));
+
+template <class V>
+inline V sweep_load(const float* p) {
+  V v;
+  __builtin_memcpy(&v, p, sizeof(V));
+  return v;
+}
+template <class V, int vectors>
+inline double sweep_square(const V* sums) {
+  V square = sums[0] * sums[0];
+  for (int v = 1; v < vectors; ++v) square += sums[v] * sums[v];
+  constexpr int kLanes = sizeof(V) / sizeof(float);
+  float lane[kLanes];
+  __builtin_memcpy(lane, &square, sizeof(V));
+  for (int width = kLanes / 2; width > 0; width /= 2)
+    for (int l = 0; l < width; ++l) lane[l] += lane[l + width];
+  return static_cast<double>(lane[0]);
+}
+
+// Calls block.template take<V, vectors>(column) for consecutive columns of [0, width).
+template <class Block>
+inline void over_columns(std::size_t width, const Block& block) {
+  std::size_t j = 0;
+  for (; j + 64 <= width; j += 64) block.template take<SweepLanes16, 4>(j);
+  for (; j + 16 <= width; j += 16) block.template take<SweepLanes16, 1>(j);
+  for (; j < width; j += 8) block.template take<SweepLanes8, 1>(j);
+}
+
+struct SweepBlock {
+  const float* rows;
+  std::size_t stride;
+  const std::uint32_t* order;
+  const std::uint32_t* end;
+  std::size_t count;
+  double* norm;
+
+  template <class V, int vectors>
+  void take(std::size_t j) const {
+    constexpr std::size_t kLanes = sizeof(V) / sizeof(float);
+    const std::size_t rows_in_order = count ? end[count - 1] : 0;
+    V sums[vectors] = {};
+    std::size_t i = 0;
+    for (std::size_t s = 0; s < count; ++s) {
+      for (; i < end[s]; ++i) {
+        const float* x = rows + order[i] * stride + j;
+        const float* later = rows + order[i + 8 < rows_in_order ? i + 8 : i] * stride + j;
+        for (int v = 0; v < vectors; ++v) {
+          __builtin_prefetch(later + v * kLanes);
+          sums[v] += sweep_load<V>(x + v * kLanes);
+        }
+      }
+      norm[s] += sweep_square<V, vectors>(sums);
+    }
+  }
+};
+void sweep_norms(const float* rows, std::size_t stride, std::size_t width,
+                 const std::uint32_t* order, const std::uint32_t* end, std::size_t count,
+                 double* norm) {
+  over_columns(width, SweepBlock{rows, stride, order, end, count, norm});
+}
+
+struct SegmentBlock {
+  const float* rows;
+  std::size_t stride;
+  const std::uint32_t* order;
+  const std::uint32_t* end;
+  std::size_t count;
+  float* sums;
+
+  template <class V, int vectors>
+  void take(std::size_t j) const {
+    constexpr std::size_t kLanes = sizeof(V) / sizeof(float);
+    const std::size_t rows_in_order = count ? end[count - 1] : 0;
+    std::size_t i = 0;
+    for (std::size_t s = 0; s < count; ++s) {
+      V segment[vectors] = {};
+      for (; i < end[s]; ++i) {
+        const float* x = rows + order[i] * stride + j;
+        const float* later = rows + order[i + 8 < rows_in_order ? i + 8 : i] * stride + j;
+        for (int v = 0; v < vectors; ++v) {
+          __builtin_prefetch(later + v * kLanes);
+          segment[v] += sweep_load<V>(x + v * kLanes);
+        }
+      }
+      __builtin_memcpy(sums + s * stride + j, segment, sizeof(segment));
+    }
+  }
+};
+void segment_sums(const float* rows, std::size_t stride, std::size_t width,
+                  const std::uint32_t* order, const std::uint32_t* end, std::size_t count,
+                  float* sums) {
+  over_columns(width, SegmentBlock{rows, stride, order, end, count, sums});
+}
+
+struct BandBlock {
+  const float* sums;
+  std::size_t stride;
+  const std::uint32_t* first;
+  const std::uint32_t* last;
+  const float* share;
+  std::size_t count;
+  double* norm;
+
+  template <class V, int vectors>
+  void take(std::size_t j) const {
+    constexpr std::size_t kLanes = sizeof(V) / sizeof(float);
+    V whole[vectors] = {};
+    std::size_t bin = 0;
+    const float* next = share;
+    for (std::size_t s = 0; s < count; ++s) {
+      for (; bin < first[s]; ++bin)
+        for (int v = 0; v < vectors; ++v)
+          whole[v] += sweep_load<V>(sums + bin * stride + j + v * kLanes);
+      V left[vectors];
+      for (int v = 0; v < vectors; ++v) left[v] = whole[v];
+      for (std::size_t b = first[s]; b < last[s]; ++b, ++next)
+        for (int v = 0; v < vectors; ++v)
+          left[v] += *next * sweep_load<V>(sums + b * stride + j + v * kLanes);
+      norm[s] += sweep_square<V, vectors>(left);
+    }
+  }
+};
+void banded_norms(const float* sums, std::size_t stride, std::size_t width,
+                  const std::uint32_t* first, const std::uint32_t* last, const float* share,
+                  std::size_t count, double* norm) {
+  over_columns(width, BandBlock{sums, stride, first, last, share, count, norm});
+}
+
+}  // namespace
+}  // namespace silva

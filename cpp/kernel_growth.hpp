@@ -110,18 +110,18 @@ class Grower {
     constexpr double kPure = 1e-12;
     const double loss = node_->loss();
     if (loss <= kPure || loss * (1 + 1e-5) < limits_.ccp_alpha) return {};
-    std::vector<std::int32_t> columns = rows_.varying;
-    const std::size_t step = std::min(limits_.max_features, columns.size());
-    const std::size_t tries = std::min(limits_.max_tries, columns.size());
+    columns_ = rows_.varying;
+    const std::size_t step = std::min(limits_.max_features, columns_.size());
+    const std::size_t tries = std::min(limits_.max_tries, columns_.size());
     Random random(open.stream, 2);
-    std::vector<KernelSplit> found(step);
+    found_.resize(step);
     for (std::size_t begin = 0; begin < tries; begin += step) {
-      const std::size_t count = std::min(step, columns.size() - begin);
-      if (step < columns.size())
+      const std::size_t count = std::min(step, columns_.size() - begin);
+      if (step < columns_.size())
         for (std::size_t k = begin; k < begin + count; ++k)
-          std::swap(columns[k], columns[k + random.below(columns.size() - k)]);
+          std::swap(columns_[k], columns_[k + random.below(columns_.size() - k)]);
       const auto task = [&](std::size_t k, int worker) {
-        found[k] = look(open, columns[begin + k], workers_[static_cast<std::size_t>(worker)]);
+        found_[k] = look(open, columns_[begin + k], workers_[static_cast<std::size_t>(worker)]);
       };
       if (node_->count() * count * rows_.stride > kWorthwhile)
         team_.run(count, task);
@@ -129,7 +129,7 @@ class Grower {
         for (std::size_t k = 0; k < count; ++k) task(k, 0);
       KernelSplit best;
       for (std::size_t k = 0; k < count; ++k)
-        if (found[k].gain >= 0 && gains_more(found[k].gain, best.gain)) best = found[k];
+        if (found_[k].gain >= 0 && gains_more(found_[k].gain, best.gain)) best = found_[k];
       if (best.gain >= 0) return placed(best);
     }
     return {};
@@ -170,21 +170,32 @@ class Grower {
     const KernelSplit split = parent.split;
     const auto j = static_cast<std::size_t>(split.feature);
     const double *value = rows_.column(split.feature), h = rows_.bandwidth[j];
-    Open side[2];
-    for (std::size_t i = 0; i < parent.members.row.size(); ++i) {
+    const std::size_t n = parent.members.row.size();
+    std::size_t count[2] = {0, 0};
+    share_.resize(n);
+    for (std::size_t i = 0; i < n; ++i) {
       const std::uint32_t row = parent.members.row[i];
-      const double mass = parent.members.mass[i], x = value[row];
-      double share = x < split.threshold ? 1 : 0;
+      const double x = value[row];
+      share_[i] = x < split.threshold ? 1 : 0;
       if (h > 0)
-        share = left_share(shape_.below(parent.box.low[j], x, h),
-                           shape_.below(parent.box.high[j], x, h),
-                           shape_.below(split.threshold, x, h), mass / (*weight_)[row]);
-      const double part[2] = {share * mass, mass - share * mass};
-      for (int s = 0; s < 2; ++s)
-        if (part[s] > 0) {
-          side[s].members.row.push_back(row);
-          side[s].members.mass.push_back(part[s]);
-        }
+        share_[i] = left_share(
+            shape_.below(parent.box.low[j], x, h), shape_.below(parent.box.high[j], x, h),
+            shape_.below(split.threshold, x, h), parent.members.mass[i] / (*weight_)[row]);
+      count[0] += share_[i] > 0;
+      count[1] += share_[i] < 1;
+    }
+    Open side[2];
+    for (int s = 0; s < 2; ++s) {
+      Members& members = side[s].members;
+      members.row.reserve(count[s]);
+      members.mass.reserve(count[s]);
+      for (std::size_t i = 0; i < n; ++i) {
+        const double left = share_[i] * parent.members.mass[i];
+        const double part = s == 0 ? left : parent.members.mass[i] - left;
+        if (!(part > 0)) continue;
+        members.row.push_back(parent.members.row[i]);
+        members.mass.push_back(part);
+      }
     }
     if (side[0].members.row.empty() || side[1].members.row.empty()) return 0;
     nodes_[static_cast<std::size_t>(parent.id)].split = split;
@@ -232,6 +243,9 @@ class Grower {
   const std::vector<double>* weight_ = nullptr;
   KernelNode* node_ = nullptr;
   std::vector<Node> nodes_;
+  std::vector<std::int32_t> columns_;  // these three are scratch
+  std::vector<KernelSplit> found_;
+  std::vector<double> share_;
 };
 
 }  // namespace silva

@@ -132,33 +132,20 @@ class KernelNode {
     for (std::size_t j = 0; j < stride; ++j)
       mean_rest_[j] = static_cast<float>(mean_[j] - static_cast<double>(single_mean_[j]));
     centred_.resize(count_ * stride);
-    coordinate_square_ = target_square_ = 0;
-    for (std::size_t i = 0; i < count_; ++i) {
-      const bool known = rows_.labelled[row_[i]];
-      coordinate_square_ += centre_part(i, 0, width);
-      if (known)
-        target_square_ += centre_part(i, width, stride);
-      else
+    const bool all_known = labelled_.size() == count_;
+    if (!all_known && stride > width)
+      for (std::size_t i = 0; i < count_; ++i)
         std::fill_n(centred_.begin() + static_cast<std::ptrdiff_t>(i * stride + width),
                     stride - width, 0.0f);
-    }
-  }
-  // Fills columns [begin, end) of row i and returns mass times their squares.
-  double centre_part(std::size_t i, std::size_t begin, std::size_t end) {
-    constexpr std::size_t kLanes = 8;
-    const float *from = rows_.row(row_[i]), *mean = single_mean_.data(), *rest = mean_rest_.data();
-    float* to = centred_.data() + i * rows_.stride;
-    const float mass = single_mass_[i];
-    float lanes[kLanes] = {};
-    for (std::size_t j = begin; j < end; j += kLanes)
-      for (std::size_t l = 0; l < kLanes; ++l) {
-        const float gap = (from[j + l] - mean[j + l]) - rest[j + l];
-        lanes[l] += gap * gap;
-        to[j + l] = mass * gap;
-      }
-    float total = 0;
-    for (float lane : lanes) total += lane;
-    return mass_[i] * static_cast<double>(total);
+    coordinate_square_ = target_square_ = 0;
+    const auto part = [&](std::size_t begin, std::size_t size, const std::uint32_t* place,
+                          std::size_t count, double* square) {
+      simd().sweeps.centre(rows_.source.data() + begin, stride, size, row_, place, count,
+                           single_mass_.data(), single_mean_.data() + begin,
+                           mean_rest_.data() + begin, centred_.data() + begin, square);
+    };
+    part(0, width, nullptr, count_, &coordinate_square_);
+    part(width, stride - width, labelled_.data(), labelled_.size(), &target_square_);
   }
 
   const KernelRows& rows_;

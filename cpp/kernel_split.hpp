@@ -80,10 +80,12 @@ class RandomThreshold {
     const KernelRows& rows = node.rows();
     const auto j = static_cast<std::size_t>(feature);
     const double *value = rows.column(feature), h = rows.bandwidth[j];
+    value_.resize(node.count());
     double low = value[node.row(0)], high = low;
-    for (std::size_t i = 1; i < node.count(); ++i) {
-      low = std::min(low, value[node.row(i)]);
-      high = std::max(high, value[node.row(i)]);
+    for (std::size_t i = 0; i < node.count(); ++i) {
+      value_[i] = value[node.row(i)];
+      low = std::min(low, value_[i]);
+      high = std::max(high, value_[i]);
     }
     if (h > 0) {
       low = std::max(low, box.low[j]);
@@ -98,25 +100,24 @@ class RandomThreshold {
     if (h > 0)
       found.gain = fuzzy_gain(node, feature, found.threshold, box, shape);
     else
-      found.gain = crisp_gain(node, value, found.threshold);
+      found.gain = crisp_gain(node, found.threshold);
     found.feature = feature;
     return found;
   }
 
  private:
-  double crisp_gain(const KernelNode& node, const double* value, double threshold) {
+  double crisp_gain(const KernelNode& node, double threshold) {
     const KernelRows& rows = node.rows();
     place_.resize(node.count() + 1);
     std::uint32_t count = 0;
     double mass = 0, labelled = 0;
     for (std::size_t i = 0; i < node.count(); ++i) {
-      const bool left = value[node.row(i)] < threshold;
+      const bool left = value_[i] < threshold;
       place_[count] = static_cast<std::uint32_t>(i);
       count += left;
       mass += left ? node.mass(i) : 0.0;
     }
-    for (std::uint32_t i : node.labelled())
-      labelled += value[node.row(i)] < threshold ? node.mass(i) : 0.0;
+    for (std::uint32_t i : node.labelled()) labelled += value_[i] < threshold ? node.mass(i) : 0.0;
     if (!node.may_cut(mass)) return -1;
     const auto norm = [&](std::size_t begin, std::size_t width) {
       double square = 0;
@@ -160,7 +161,7 @@ class RandomThreshold {
 
   std::vector<std::uint32_t> place_;
   std::vector<float> share_;
-  std::vector<double> sum_;
+  std::vector<double> value_, sum_;
 };
 
 }  // namespace silva

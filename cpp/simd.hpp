@@ -83,6 +83,11 @@ struct NeighbourLoops {
 
 // Loops over rows in the order of a column; sums are of columns [0, width), a multiple of 8.
 struct SweepLoops {
+  // Row i of `out` is mass[i] (rows[row[i]] - mean - rest), for i < count or for i in place[0,
+  // count) where that is not null; adds mass[i] |rows[row[i]] - mean - rest|^2 to `square`.
+  void (*centre)(const float* rows, std::size_t stride, std::size_t width, const std::uint32_t* row,
+                 const std::uint32_t* place, std::size_t count, const float* mass,
+                 const float* mean, const float* rest, float* out, double* square);
   // norm[s] += |rows order[0], ..., order[end[s] - 1] added up|^2 for ascending ends.
   void (*norms)(const float* rows, std::size_t stride, std::size_t width,
                 const std::uint32_t* order, const std::uint32_t* end, std::size_t count,

@@ -617,7 +617,7 @@ const Simd SILVA_JOIN(simd_, SILVA_ISA) = {
     kNeighbourLoops<float, true>,
     kNeighbourLoops<double, false>,
     kNeighbourLoops<double, true>,
-    {sweep_norms, segment_sums, banded_norms},
+    {centre_rows, sweep_norms, segment_sums, banded_norms},
 };
 
 }  // namespace silva

@@ -37,6 +37,44 @@ inline void over_columns(std::size_t width, const Block& block) {
   for (; j < width; j += 8) block.template take<SweepLanes8, 1>(j);
 }
 
+struct CentreBlock {
+  const float* rows;
+  std::size_t stride;
+  const std::uint32_t* row;
+  const std::uint32_t* place;
+  std::size_t count;
+  const float* mass;
+  const float* mean;
+  const float* rest;
+  float* out;
+  double* square;
+
+  template <class V, int vectors>
+  void take(std::size_t j) const {
+    constexpr std::size_t kLanes = sizeof(V) / sizeof(float);
+    V first[vectors], second[vectors], gap[vectors];
+    for (int v = 0; v < vectors; ++v) {
+      first[v] = sweep_load<V>(mean + j + v * kLanes);
+      second[v] = sweep_load<V>(rest + j + v * kLanes);
+    }
+    for (std::size_t k = 0; k < count; ++k) {
+      const std::size_t i = place ? place[k] : k;
+      const float* x = rows + row[i] * stride + j;
+      for (int v = 0; v < vectors; ++v) {
+        gap[v] = (sweep_load<V>(x + v * kLanes) - first[v]) - second[v];
+        const V scaled = mass[i] * gap[v];
+        __builtin_memcpy(out + i * stride + j + v * kLanes, &scaled, sizeof(V));
+      }
+      *square += static_cast<double>(mass[i]) * sweep_square<V, vectors>(gap);
+    }
+  }
+};
+void centre_rows(const float* rows, std::size_t stride, std::size_t width, const std::uint32_t* row,
+                 const std::uint32_t* place, std::size_t count, const float* mass,
+                 const float* mean, const float* rest, float* out, double* square) {
+  over_columns(width, CentreBlock{rows, stride, row, place, count, mass, mean, rest, out, square});
+}
+
 struct SweepBlock {
   const float* rows;
   std::size_t stride;

@@ -305,23 +305,20 @@ def column_bandwidths(bandwidth: float | Array, n_features: int) -> Array:
 
 
 def _coordinates(columns: Array, weight: Array, growth: Growth) -> Array:
-    """Return rows whose squared distances to the mean add up to one at the root, on average."""
-    n = columns.shape[1]
-    varies = np.ptp(columns, axis=1) > 0
-    if growth.supervision == 1 or not varies.any():
-        return np.zeros((n, 0), np.float32)
-    columns = columns[varies]
+    """Return rows whose squared distances to the mean are one at the root, on average."""
+    spread = np.ptp(columns, axis=1)
+    varying = np.flatnonzero(spread) if growth.supervision < 1 else np.zeros(0, np.intp)
+    rows = np.empty((columns.shape[1], len(varying)), np.float32)
     share = weight / weight.sum()
-    # In two steps, so that columns far from 0 stay exact.
-    centred = columns - columns[:, :1]
-    centred -= (centred @ share)[:, None]
-    deviation = np.sqrt(np.square(centred) @ share)
-    centred /= deviation[:, None] * np.sqrt(len(columns))
+    for place, j in enumerate(varying):  # one by one, for the sake of memory
+        centred = (columns[j] - columns[j, 0]) / spread[j]
+        centred -= share @ centred
+        rows[:, place] = centred / np.sqrt(len(varying) * (share @ np.square(centred)))
     size = growth.variance_components
-    if size is not None and size < len(columns):
-        _, axes = np.linalg.eigh((centred * share) @ centred.T)
-        centred = axes[:, : -size - 1 : -1].T @ centred
-    return np.ascontiguousarray(centred.T, dtype=np.float32)
+    if size is not None and size < len(varying):
+        _, axes = np.linalg.eigh((rows.T * share) @ rows)
+        rows = rows @ axes[:, : -size - 1 : -1].astype(np.float32)
+    return np.ascontiguousarray(rows)
 
 
 def _scaled_targets(

@@ -72,7 +72,8 @@ def predict_fuzzy(
 
 
 def _leaves(tree: Tree, X: Array, n_threads: int) -> Array:
-    X = np.ascontiguousarray(X)
+    precision = X.dtype if X.dtype in (np.float32, np.float64) else np.float64
+    X = np.ascontiguousarray(X, dtype=precision)
     nodes = cpu.route(X, tree.left, tree.right, tree.coefficients, tree.threshold, n_threads)
     return tree.leaf_index[nodes]
 

@@ -2,33 +2,39 @@
 
 S-TAO on Letter around the settings of the paper (depth 11, 20 iterations, shrinkage 0.1), one thing
 varied at a time: test error in percent after so many trees, mean over the seeds (Figs. 2 and 3 of
-"Improved Multiclass AdaBoost Using Sparse Oblique Decision Trees"); and training and test error
-where the weights of the rows enter the tree exactly, or rows are drawn by them (Fig. 4). alpha and
-l2 are those that the table `boosting` would choose, on a fifth of the training rows.
+"Improved Multiclass AdaBoost Using Sparse Oblique Decision Trees"); and, on Letter and on MNIST
+(depth 8), training and test error where the weights of the rows enter the tree exactly, or rows are
+drawn by them (Fig. 4). The other settings are those that the table `boosting` would choose, on a
+fifth of the training rows.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.boosting import CASES, choose_penalty
+from benchmarks.boosting import CASES, choose, described
 from benchmarks.table import Table, available, progress
 from silva import TAOBoostClassifier
 
 BASE = {
     "split": "oblique",
-    "max_depth": 11,
     "max_iter": 20,
     "learning_rate": 0.1,
     "weighting": "exact",
 }
+WEIGHTING = ("resample", "exact")
 VARIED = {
-    "max_depth": (5, 8, 11, 14),
-    "max_iter": (2, 5, 20, 60),
-    "learning_rate": (0.03, 0.1, 0.3, 1.0),
-    "weighting": ("resample",),
+    "letter": {
+        "max_depth": (5, 8, 11, 14),
+        "max_iter": (2, 5, 20, 60),
+        "learning_rate": (0.03, 0.1, 0.3, 1.0),
+        "weighting": WEIGHTING,
+    },
+    "mnist": {"weighting": WEIGHTING},
 }
 STAGES = (1, 10, 30, 100, 300)
+TREES = {"letter": 100, "mnist": 30}
+MOST_TREES = 300
 LONG = {("max_iter", 5), ("max_iter", 20), ("max_iter", 60)}  # Fig. 3: does it overfit?
 PICTURE = "boosting_study.svg"
 
@@ -37,23 +43,26 @@ def run(options):
     """Return the table."""
     notes, rows, curves = [], [], {}
     n_seeds = options.seeds or 1
-    for data in available(("letter",), notes):
+    for data in available(("letter",) if options.quick else VARIED, notes):
         case = CASES[data.name]
-        penalty = case.penalties[0] if options.quick else choose_penalty(data, case, BASE)
-        notes.append(f"alpha {penalty[0]:g}, l2 {penalty[1]:g}; seeds: {n_seeds}.")
-        for name, value in settings(options.quick):
-            long = (name, value) in LONG
-            n_trees = 2 if options.quick else STAGES[-1 if long else -2]
+        base = BASE | {"max_depth": case.depth}
+        base |= case.candidates[0] if options.quick else choose(data, case, base)
+        notes.append(f"{data.name}: {described(base)}; seeds: {n_seeds}.")
+        for name, value in settings(data.name, options.quick):
+            n_trees = MOST_TREES if (name, value) in LONG else TREES[data.name]
             errors = np.mean(
-                [grow(data, penalty, {name: value}, n_trees, seed) for seed in range(n_seeds)],
+                [
+                    grow(data, base | {name: value}, 2 if options.quick else n_trees, seed)
+                    for seed in range(n_seeds)
+                ],
                 axis=0,
             )
-            curves[name, value] = errors
+            curves[data.name, name, value] = errors
             for part, error in zip(("training", "test"), errors, strict=True):
                 if part == "training" and name != "weighting":
                     continue
                 rows.append(
-                    {"varied": name, "value": value, "error of": part}
+                    {"data set": data.name, "varied": name, "value": value, "error of": part}
                     | {
                         f"{trees} trees": f"{error[trees - 1]:.2f}"
                         for trees in STAGES
@@ -67,18 +76,16 @@ def run(options):
     return Table(rows, notes)
 
 
-def settings(quick):
-    """Yield what is varied; the settings of the paper come once under every name."""
-    for name, values in VARIED.items():
-        found = sorted({*values, BASE[name]})
-        yield from ((name, value) for value in (found[:1] if quick else found))
+def settings(data_name, quick):
+    """Yield what is varied."""
+    for name, values in VARIED[data_name].items():
+        yield from ((name, value) for value in (values[:1] if quick else values))
 
 
-def grow(data, penalty, changed, n_trees, seed):
+def grow(data, options, n_trees, seed):
     """Return training and test error in percent after each tree; the last is kept to the end."""
     model = TAOBoostClassifier(
-        n_estimators=n_trees, alpha=penalty[0], l2=penalty[1], n_jobs=-1, random_state=seed,
-        **(BASE | changed),
+        n_estimators=n_trees, n_jobs=-1, random_state=seed, **options
     ).fit(data.X, data.y)  # fmt: skip
     parts = ((data.X, data.y), (data.X_test, data.y_test))
     errors = np.array([[np.mean(p != y) for p in model.staged_predict(X)] for X, y in parts])
@@ -95,16 +102,19 @@ def draw(curves):
 
     from benchmarks.__main__ import RESULTS
 
-    figure, axes = plt.subplots(2, 2, figsize=(10, 7), layout="constrained")
-    for axis, name in zip(axes.flat, VARIED, strict=True):
-        for (varied, value), (training, test) in curves.items():
-            if varied == name:
+    panels = list(dict.fromkeys((data_name, name) for data_name, name, _ in curves))
+    figure, axes = plt.subplots(2, 3, figsize=(14, 7), layout="constrained")
+    for axis, panel in zip(axes.flat, panels, strict=False):
+        for (*place, value), (training, test) in curves.items():
+            if tuple(place) == panel:
                 trees = np.arange(1, len(test) + 1)
                 (line,) = axis.loglog(trees, test, label=f"{value}")
-                if name == "weighting":
+                if panel[1] == "weighting":
                     shown = np.maximum(training, 1e-3)
                     axis.loglog(trees, shown, "--", color=line.get_color())
-        axis.set(title=name, xlabel="trees", ylabel="test error % (dashed: training)")
+        axis.set(title=", ".join(panel), xlabel="trees", ylabel="test error % (dashed: training)")
         axis.legend(fontsize=8)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_axis_off()
     figure.savefig(RESULTS / PICTURE, metadata={"Date": None})
     plt.close(figure)

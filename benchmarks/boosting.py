@@ -241,44 +241,56 @@ def cart_size(trees):
 def grow_xgboost(data, seed, stages):
     """Boost by XGBoost: rounds as stages, a tree per class in each."""
     from xgboost import XGBClassifier
+    from xgboost.callback import TrainingCallback
 
-    return _grow_rounds(
-        lambda rounds: XGBClassifier(
-            n_estimators=rounds, tree_method="hist", max_depth=6, n_jobs=-1, random_state=seed
-        ),
-        lambda model: len(model.get_booster().trees_to_dataframe()),
-        data,
-        stages,
-    )
+    finished = []
+
+    class Clock(TrainingCallback):
+        def after_iteration(self, model, epoch, evals_log):
+            finished.append(time.perf_counter())
+            return False
+
+    model = XGBClassifier(
+        n_estimators=stages[-1], tree_method="hist", max_depth=6, n_jobs=-1, random_state=seed,
+        callbacks=[Clock()],
+    )  # fmt: skip
+    begin = time.perf_counter()
+    model.fit(data.X, data.y)
+    tree_of_node = model.get_booster().trees_to_dataframe()["Tree"].to_numpy()
+    return [
+        _round_stage(
+            data, rounds, model.predict(data.X_test, iteration_range=(0, rounds)),
+            finished[rounds - 1] - begin, tree_of_node,
+        )
+        for rounds in stages
+    ]  # fmt: skip
 
 
 def grow_lightgbm(data, seed, stages):
     """Boost by LightGBM: rounds as stages, a tree per class in each."""
     from lightgbm import LGBMClassifier
 
-    return _grow_rounds(
-        lambda rounds: LGBMClassifier(
-            n_estimators=rounds, n_jobs=-1, random_state=seed, verbose=-1
-        ),
-        lambda model: len(model.booster_.trees_to_dataframe()),
-        data,
-        stages,
-    )
+    finished = []
+    model = LGBMClassifier(n_estimators=stages[-1], n_jobs=-1, random_state=seed, verbose=-1)
+    begin = time.perf_counter()
+    model.fit(data.X, data.y, callbacks=[lambda _: finished.append(time.perf_counter())])
+    tree_of_node = model.booster_.trees_to_dataframe()["tree_index"].to_numpy()
+    return [
+        _round_stage(
+            data, rounds, model.predict(data.X_test, num_iteration=rounds),
+            finished[rounds - 1] - begin, tree_of_node,
+        )
+        for rounds in stages
+    ]  # fmt: skip
 
 
-def _grow_rounds(make, count_nodes, data, stages):
-    """Fit once per stage, so that the time of each is its own."""
-    found, n_classes = [], len(np.unique(data.y))
-    for rounds in stages:
-        model = make(rounds)
-        begin = time.perf_counter()
-        model.fit(data.X, data.y)
-        seconds = time.perf_counter() - begin
-        error = 100 * np.mean(model.predict(data.X_test) != data.y_test)
-        # A binary tree with n nodes has (n - 1) / 2 decisions of 2 numbers, the rest are leaves.
-        n_trees, nodes = rounds * n_classes, count_nodes(model)
-        found.append(Stage(rounds, error, seconds, nodes + (nodes - n_trees) // 2))
-    return found
+def _round_stage(data, rounds, answers, seconds, tree_of_node):
+    """Return a stage of boosting with a tree per class and round."""
+    n_trees = rounds * len(np.unique(data.y))
+    nodes = np.count_nonzero(tree_of_node < n_trees)
+    # A binary tree with n nodes has (n - 1) / 2 decisions of 2 numbers, the rest are leaves.
+    parameters = int(nodes + (nodes - n_trees) // 2)
+    return Stage(rounds, 100 * np.mean(answers != data.y_test), seconds, parameters)
 
 
 def rows_of(name, case, grown, quick):

@@ -5,6 +5,7 @@ from importlib.metadata import version
 from silva.estimators.boosting import TAOBoostClassifier
 from silva.estimators.forest import TAOForestClassifier, TAOForestRegressor
 from silva.estimators.gradient_boosting import TAOBoostRegressor
+from silva.estimators.kernel_tree import KernelTreeClassifier, KernelTreeRegressor
 from silva.estimators.laplacian_svc import LaplacianSVC
 from silva.estimators.laptao import LapTAOClassifier, LapTAORegressor
 from silva.estimators.predictive_clustering import (
@@ -20,6 +21,8 @@ from silva.report import export_text, plot_tree
 __version__ = version("silva")
 
 __all__ = [
+    "KernelTreeClassifier",
+    "KernelTreeRegressor",
     "LabelledKFold",
     "LabelledShuffleSplit",
     "LapTAOClassifier",

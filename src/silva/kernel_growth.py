@@ -77,6 +77,9 @@ class Growth:
         Crisp thresholds lie midway between values of neighbouring bins at the node.
     variance_components : int or None
         Measure the variance of the columns by this many principal components. Faster.
+    column_weight : array of shape (columns,) or None
+        What the variance of each column counts beside the others'; None counts all alike. Not in
+        the paper: columns that tell nothing about the labels need not be pure.
     """
 
     supervision: float
@@ -92,6 +95,7 @@ class Growth:
     method: Literal["exact", "convolved"] = "convolved"
     max_bins: int = 255
     variance_components: int | None = None
+    column_weight: Array | None = None
 
     def __post_init__(self) -> None:
         _require("supervision", self.supervision, "from 0 to 1", 0 <= self.supervision <= 1)
@@ -310,15 +314,34 @@ def _coordinates(columns: Array, weight: Array, growth: Growth) -> Array:
     varying = np.flatnonzero(spread) if growth.supervision < 1 else np.zeros(0, np.intp)
     rows = np.empty((columns.shape[1], len(varying)), np.float32)
     share = weight / weight.sum()
+    part = _column_parts(growth.column_weight, varying, len(columns))
     for place, j in enumerate(varying):  # one by one, for the sake of memory
         centred = (columns[j] - columns[j, 0]) / spread[j]
         centred -= share @ centred
-        rows[:, place] = centred / np.sqrt(len(varying) * (share @ np.square(centred)))
+        rows[:, place] = centred * np.sqrt(part[place] / (share @ np.square(centred)))
     size = growth.variance_components
     if size is not None and size < len(varying):
         _, axes = np.linalg.eigh((rows.T * share) @ rows)
         rows = rows @ axes[:, : -size - 1 : -1].astype(np.float32)
     return np.ascontiguousarray(rows)
+
+
+def _column_parts(column_weight: Array | None, varying: Array, n_features: int) -> Array:
+    """Return the part of each varying column in the variance of a row; they sum to one."""
+    if column_weight is None:
+        return np.full(len(varying), 1 / max(len(varying), 1))
+    given = np.asarray(column_weight, dtype=np.float64)
+    _require(
+        "column_weight", given.shape, f"of shape ({n_features},)", given.shape == (n_features,)
+    )
+    usable = bool(np.isfinite(given).all() and (given >= 0).all() and given[varying].sum() > 0)
+    _require(
+        "column_weight",
+        f"numbers from {given.min():g} to {given.max():g}",
+        "finite and 0 or more, above 0 for some column that varies",
+        usable or not varying.size,
+    )
+    return np.asarray(given[varying] / max(given[varying].sum(), 1e-300))
 
 
 def _scaled_targets(

@@ -105,9 +105,9 @@ def ancestor_values(
     labelled : bool array of shape (rows,)
     weight : float array of shape (rows,)
     min_labelled : float
-        Membership of labelled rows, counted in average labelled rows, from which on a node is
-        said to hold labels. In a crisp tree any number up to one means one row. In a fuzzy one
-        every leaf holds traces of far labels, which say less than the node above it.
+        Weight of labelled rows from which on a node is said to hold labels. In a crisp tree any
+        number up to one means one row. In a fuzzy one every leaf holds traces of far labels,
+        which say less than the node above it.
 
     Returns
     -------
@@ -117,7 +117,7 @@ def ancestor_values(
     counts, evidence = _labelled_part(M, targets, labelled, weight)
     mass = node_totals(tree, counts)
     means = node_totals(tree, evidence) / np.where(mass > 0, mass, 1.0)[:, None]
-    poor = (mass < min_labelled * weight[labelled].mean()) | (mass == 0)
+    poor = (mass < min_labelled) | (mass == 0)
     for node in tree.levels():
         for child in (tree.left[node], tree.right[node]):
             means[child] = np.where(poor[child, None], means[node], means[child])

@@ -59,11 +59,11 @@ def scale_columns(
         np.clip(scaled, -CLIP, CLIP, out=scaled)
     if scaling == "deviation":
         return scaled
-    relevance = _relevance(X, labels, label_weight, is_classes, seed, n_jobs)
+    relevance = column_relevance(X, labels, label_weight, is_classes, seed, n_jobs)
     return _shift_and_divide(scaled, np.zeros_like(mean), 1 / np.sqrt(relevance))
 
 
-def _relevance(
+def column_relevance(
     X: Matrix, labels: Array, label_weight: Array, is_classes: bool, seed: int, n_jobs: int | None
 ) -> Array:
     """Importance of each column in a forest on the labelled rows, 1 on average.

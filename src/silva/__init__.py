@@ -5,6 +5,7 @@ from importlib.metadata import version
 from silva.estimators.boosting import TAOBoostClassifier
 from silva.estimators.forest import TAOForestClassifier, TAOForestRegressor
 from silva.estimators.gradient_boosting import TAOBoostRegressor
+from silva.estimators.kernel_forest import KernelForestClassifier, KernelForestRegressor
 from silva.estimators.kernel_tree import KernelTreeClassifier, KernelTreeRegressor
 from silva.estimators.laplacian_svc import LaplacianSVC
 from silva.estimators.laptao import LapTAOClassifier, LapTAORegressor
@@ -21,6 +22,8 @@ from silva.report import export_text, plot_tree
 __version__ = version("silva")
 
 __all__ = [
+    "KernelForestClassifier",
+    "KernelForestRegressor",
     "KernelTreeClassifier",
     "KernelTreeRegressor",
     "LabelledKFold",

@@ -1,0 +1,453 @@
+"""Kernel forests as estimators: many semi-supervised trees whose leaves are valued jointly."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+
+from silva.copies import row_groups
+from silva.estimators.kernel_base import Classes, KernelModel, Numbers, distributions
+from silva.estimators.parameters import check_choice, check_flag, check_integer, check_number
+from silva.kernel_growth import Growth, grow_many
+from silva.kernel_trees import Task, leaf_values
+from silva.leaf_values import ancestor_values, smooth_leaf_values, stack_memberships
+from silva.membership import predict_fuzzy
+from silva.tree import Array, Tree
+
+FOLDS = 5  # of hidden labels, by which the blend is chosen
+PILOTS = 20  # trees grown for each of them
+BLENDS = (0.5, 0.25, 0.75, 0.0, 1.0)  # the first wins a tie
+FEW_LABELS = 10  # fewer different rows do not tell blends apart
+TEACHER_TREES = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Grown:
+    """Trees with values at their leaves, and the gains of each encoded column."""
+
+    trees: list[Tree]
+    gains: Array
+
+
+class KernelForest(KernelModel):
+    """Base of `KernelForestClassifier` and `KernelForestRegressor`."""
+
+    trees_: list[Tree]
+    teachers_: list[Any]
+
+    def __init__(
+        self,
+        *,
+        n_estimators: int = 100,
+        kind: str = "random",
+        leaf_values: str = "joint",
+        blend: float | str = "auto",
+        bandwidth: float = 0.0,
+        ccp_alpha: float = 1e-4,
+        supervision: float | str = "auto",
+        scaling: str = "relevance",
+        kernel: str = "gaussian",
+        method: str = "convolved",
+        labelled_weight: float | str = "auto",
+        prior_weight: float = 0.1,
+        bootstrap: bool | str = "auto",
+        max_depth: int | None = None,
+        min_weight_leaf: float = 1.0,
+        max_leaf_nodes: int | None = None,
+        max_features: int | float | str | None = "sqrt",
+        missing: str = "fill",
+        max_categories: int = 30,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            leaf_values=leaf_values, bandwidth=bandwidth, ccp_alpha=ccp_alpha,
+            supervision=supervision, scaling=scaling, kernel=kernel, method=method,
+            labelled_weight=labelled_weight, prior_weight=prior_weight, max_depth=max_depth,
+            min_weight_leaf=min_weight_leaf, max_leaf_nodes=max_leaf_nodes,
+            max_features=max_features, missing=missing, max_categories=max_categories,
+            n_jobs=n_jobs, random_state=random_state,
+        )  # fmt: skip
+        self.n_estimators = n_estimators
+        self.kind = kind
+        self.blend = blend
+        self.bootstrap = bootstrap
+
+    # ---- what differs ---------------------------------------------------------------------------
+
+    _teacher_kinds: tuple[Any, Any]
+
+    @abstractmethod
+    def _tell(self, answers: Array) -> Array:
+        """Return what the user is told for answers."""
+
+    @abstractmethod
+    def _teach(self, model: Any, task: Task) -> Any:
+        """Fit a supervised forest to the labelled rows."""
+
+    @abstractmethod
+    def _teacher_answers(self, model: Any, X: Array) -> Array:
+        """Return a supervised forest's answers in the terms of the targets."""
+
+    @abstractmethod
+    def _loss(self, task: Task, targets: Array, answers: Array) -> Array:
+        """Return the loss of each held-out row."""
+
+    # ---- fitting --------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_integer("n_estimators", self.n_estimators, 1)
+        check_choice("kind", self.kind, ["random", "extra"])
+        check_number("bandwidth", self.bandwidth)
+        check_number("ccp_alpha", self.ccp_alpha)
+        if self.bootstrap != "auto":
+            check_flag("bootstrap", self.bootstrap)
+        if self.blend != "auto" and check_number("blend", self.blend) > 1:
+            raise ValueError(f"blend must be between 0 and 1, or 'auto', got {self.blend!r}")
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, totals: Any) -> Self:
+        self._check_parameters()
+        task, kept, rows = self._pose(X, y, sample_weight, totals)
+        seed = self._seed()
+        self.blend_ = self._choose_blend(task, seed) if self.blend == "auto" else float(self.blend)
+        n_trees = self.n_estimators
+        grown = self._grow(task, n_trees, seed)
+        self.trees_ = grown.trees
+        self.teachers_ = self._teachers(task, seed) if self.blend_ < 1 else []
+        share = np.bincount(self.columns_.source, grown.gains, minlength=self.n_features_in_)
+        self.feature_importances_ = share / share.sum() if share.sum() > 0 else share
+        self._keep_labels(rows, task, kept)
+        return self
+
+    def _keep_labels(self, rows: Array, task: Task, kept: Array) -> None:
+        answers = self._answers(rows)
+        answers[kept[task.labelled]] = task.targets[task.labelled]
+        self.transduction_ = self._tell(answers)
+
+    def _grow(self, task: Task, n_trees: int, seed: int) -> Grown:
+        """Grow trees on all rows and give their leaves values."""
+        growth = self._growth(task, self._column_weight(task, seed), task.X.shape[1])
+        growth = replace(
+            growth,
+            ccp_alpha=float(self.ccp_alpha),
+            bandwidth=self.bandwidth * task.deviation,
+            random_thresholds=self.kind == "extra",
+        )
+        self.supervision_ = growth.supervision
+        streams = np.random.SeedSequence(seed).generate_state(n_trees)
+        grown = grow_many(
+            task.prepare(growth), streams, self._draw(task, n_trees, seed), self._n_threads
+        )
+        trees = [each.tree for each in grown]
+        gains = np.zeros(task.X.shape[1])
+        for each in grown:
+            np.add.at(gains, each.tree.coefficients.indices, each.gain[~each.tree.is_leaf])
+        return Grown(self._valued(trees, task, growth), gains)
+
+    def _draw(self, task: Task, n_trees: int, seed: int) -> Array | None:
+        """Return how often each tree sees each row; a weight of two is two rows to draw."""
+        bootstrap = self.kind == "random" if self.bootstrap == "auto" else self.bootstrap
+        if not bootstrap:
+            return None
+        share = task.weight / task.weight.sum()
+        times = np.random.default_rng(seed).multinomial(
+            max(round(task.weight.sum()), 1), share, n_trees
+        )
+        return np.asarray(times / task.weight, dtype=np.float32)
+
+    def _valued(self, trees: list[Tree], task: Task, growth: Growth) -> list[Tree]:
+        """Return the trees with values at their leaves."""
+        members = [task.members(tree, growth) for tree in trees]
+        rule = self._leaf_rule()
+        if self.leaf_values != "joint":
+            return [
+                tree.with_leaves(leaf_values(tree, M, task, rule)[0])
+                for tree, M in zip(trees, members, strict=True)
+            ]
+        known = (task.targets, task.labelled, task.weight)
+        prior = [ancestor_values(tree, M, *known) for tree, M in zip(trees, members, strict=True)]
+        values = smooth_leaf_values(
+            stack_memberships(members), *known, np.concatenate(prior),
+            prior_weight=rule.prior_weight, labelled_weight=rule.factor(task), total=task.total,
+        )  # fmt: skip
+        ends = np.cumsum([tree.n_leaves for tree in trees])
+        parts = np.split(values, ends[:-1])
+        return [tree.with_leaves(part) for tree, part in zip(trees, parts, strict=True)]
+
+    def _teachers(self, task: Task, seed: int) -> list[Any]:
+        """Fit a random forest and extremely random trees to the labelled rows alone."""
+        return [
+            self._teach(make(TEACHER_TREES, random_state=seed % 2**31, n_jobs=self.n_jobs), task)
+            for make in self._teacher_kinds
+        ]
+
+    def _choose_blend(self, task: Task, seed: int) -> float:
+        """Return the part of the semi-supervised forest, by how well hidden labels are found."""
+        known = np.flatnonzero(task.labelled)
+        self.blend_losses_: dict[float, float] = {}
+        groups = row_groups(task.X[known], seed)
+        if len(np.unique(groups)) < FEW_LABELS or task.labelled.all():
+            return BLENDS[0]
+        strata = task.targets[known].argmax(axis=1) if self._is_classes else np.zeros_like(known)
+        number, member = np.unique(groups, return_inverse=True)
+        first_stratum = np.zeros(len(number), int)
+        first_stratum[member] = strata
+        fold = np.empty(len(number), int)
+        fold[np.argsort(first_stratum, kind="stable")] = np.arange(len(number)) % FOLDS
+        losses = np.zeros(len(BLENDS))
+        for k in range(FOLDS):
+            test = known[fold[member] == k]
+            part = task.hide(test)
+            trees = self._grow(part, min(PILOTS, self.n_estimators), seed).trees
+            ours = self._tree_answers(trees, task.X[test])
+            theirs = self._mean_teacher(self._teachers(part, seed), task.X[test])
+            for place, blend in enumerate(BLENDS):
+                answers = blend * ours + (1 - blend) * theirs
+                loss = self._loss(task, task.targets[test], answers)
+                losses[place] += float(task.weight[test] @ loss)
+        losses /= task.weight[known].sum()
+        self.blend_losses_ = dict(zip(BLENDS, losses.tolist(), strict=True))
+        return BLENDS[int(losses.argmin())]
+
+    # ---- reading the fitted forest --------------------------------------------------------------
+
+    def _tree_answers(self, trees: list[Tree], rows: Array) -> Array:
+        spread = self.bandwidth * self._deviation
+        total = np.zeros((len(rows), trees[0].n_outputs))
+        for tree in trees:
+            total += predict_fuzzy(tree, rows, spread, self.kernel, self._n_threads)  # type: ignore[arg-type]
+        return np.asarray(total / len(trees))
+
+    def _mean_teacher(self, teachers: list[Any], rows: Array) -> Array:
+        return np.asarray(np.mean([self._teacher_answers(m, rows) for m in teachers], axis=0))
+
+    def _answers(self, rows: Array) -> Array:
+        """Return the answers to rows as the trees see them."""
+        answers = self._tree_answers(self.trees_, rows)
+        if not self.teachers_:
+            return answers
+        theirs = self._mean_teacher(self.teachers_, rows)
+        return np.asarray(self.blend_ * answers + (1 - self.blend_) * theirs)
+
+    def predict(self, X: Any) -> Array:
+        """Return the most probable class, or the expected target."""
+        return self._tell(self._answers(self._encode(X)))
+
+
+class KernelForestClassifier(ClassifierMixin, Classes, KernelForest):
+    """A semi-supervised forest: trees that look at all rows, their leaves valued together.
+
+    Trees grow as in `KernelTreeClassifier`, each on a bootstrap sample and on some columns a node.
+    Then all leaves of all trees get their values from one system, in which a row ties the leaves it
+    lies in across the trees ("Semi-supervised Learning of Tree-based Models Using Uncertain
+    Interpretation of Data" values each tree by itself). The result is blended with forests on the
+    labelled rows alone, by as much as hidden labels say.
+
+    Parameters
+    ----------
+    n_estimators : int, default=100
+        Trees.
+    kind : {"random", "extra"}, default="random"
+        Best thresholds on bootstrap samples, or random thresholds on all rows.
+    leaf_values : {"joint", "smooth", "robust"}, default="joint"
+        All trees together, or each by itself as in `KernelTreeClassifier` (the paper).
+    blend : float or "auto", default="auto"
+        Part of the semi-supervised forest in the answer; the rest is the mean of a random forest
+        and of extremely random trees on the labelled rows. 1 leaves these out. "auto" hides labels
+        in five folds and takes the best of 0, 0.25, 0.5, 0.75 and 1; 0.5 with fewer than 10
+        different labelled rows.
+    bandwidth : float, default=0.0
+        As in `KernelTreeClassifier`. Forests gain nothing by uncertain rows: their trees, each with
+        other thresholds, are smooth together.
+    ccp_alpha : float, default=0.0001
+        Least decrease of the growth loss by a split.
+    supervision, scaling, kernel, method, labelled_weight, prior_weight
+        As in `KernelTreeClassifier`.
+    bootstrap : bool or "auto", default="auto"
+        Draw rows for each tree; "auto" does so where `kind` is "random".
+    max_depth, min_weight_leaf, max_leaf_nodes
+        As in `KernelTreeClassifier`.
+    max_features : int, float, "sqrt", "log2" or None, default="sqrt"
+        Columns tried at a node; others are drawn while none of them splits.
+    missing, max_categories
+        As in `TAOTreeClassifier`.
+    n_jobs : int, optional
+        Threads, over trees. The forest is the same for any number.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    trees_ : list of Tree
+    teachers_ : list
+        The supervised forests, empty where `blend_` is 1.
+    classes_ : array
+    transduction_ : array of shape (rows,)
+        The given classes, and the forest's answers for the unlabelled rows.
+    label_distributions_ : array of shape (rows, classes)
+        Class probabilities of the training rows; the given class where there is one.
+    blend_, supervision_ : float
+        The values in use.
+    blend_losses_ : dict of float to float
+        Held-out loss of each blend (squared error of the class probabilities).
+    feature_importances_ : array of shape (n_features_in_,)
+        Share of each input column in the decrease of the growth loss.
+    columns_ : Columns
+        How the input columns were encoded.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_digits
+    >>> from silva import KernelForestClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> partial = np.where(np.arange(len(y)) % 20 == 0, y, -1)
+    >>> model = KernelForestClassifier(n_estimators=30, random_state=0).fit(X, partial)
+    >>> model.score(X, y) > 0.9
+    True
+    """
+
+    _teacher_kinds = (RandomForestClassifier, ExtraTreesClassifier)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice("leaf_values", self.leaf_values, ["joint", "smooth", "robust"])
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, class_totals: Any = None
+    ) -> KernelForestClassifier:
+        """Grow the trees and give their leaves values.
+
+        Parameters
+        ----------
+        X : array, CSR matrix or frame of shape (rows, features)
+        y : array of shape (rows,)
+            Classes of any type; -1 or missing where unknown.
+        sample_weight : array of shape (rows,), optional
+            Non-negative weights: a row is drawn for a tree as often as its weight says.
+        class_totals : mapping, optional
+            Class to its number, or share, among the unlabelled rows. The answers of the
+            semi-supervised forest to these rows meet the totals exactly; blended ones need not.
+
+        Returns
+        -------
+        self
+        """
+        if class_totals is not None and self.leaf_values == "robust":
+            raise ValueError("class_totals need leaf_values='joint' or 'smooth', got 'robust'")
+        return self._fit(X, y, sample_weight, class_totals)
+
+    def _teach(self, model: Any, task: Task) -> Any:
+        known = task.labelled
+        codes = task.targets[known].argmax(axis=1)
+        return model.fit(task.X[known], codes, task.weight[known])
+
+    def _teacher_answers(self, model: Any, X: Array) -> Array:
+        shares = np.zeros((len(X), len(self.classes_)))
+        shares[:, model.classes_] = model.predict_proba(X)
+        return shares
+
+    def _loss(self, task: Task, targets: Array, answers: Array) -> Array:
+        return np.asarray(((targets - distributions(answers)) ** 2).sum(axis=1))
+
+    def _keep_labels(self, rows: Array, task: Task, kept: Array) -> None:
+        shares = distributions(self._answers(rows))
+        shares[kept[task.labelled]] = task.targets[task.labelled]
+        self.label_distributions_ = shares
+        self.transduction_ = self._tell(shares)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return class probabilities."""
+        return distributions(self._answers(self._encode(X)))
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithms of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
+
+class KernelForestRegressor(RegressorMixin, Numbers, KernelForest):
+    """A semi-supervised regression forest: trees that look at all rows.
+
+    As `KernelForestClassifier`, with variances of the targets in place of Gini's impurity.
+
+    Parameters
+    ----------
+    n_estimators, kind, blend, bandwidth, ccp_alpha, supervision, scaling, kernel, method
+        As in `KernelForestClassifier`.
+    leaf_values : {"joint", "smooth"}, default="joint"
+        As in `KernelForestClassifier`; numbers have no robust values.
+    labelled_weight, prior_weight, bootstrap, max_depth, min_weight_leaf, max_leaf_nodes
+        As in `KernelForestClassifier`.
+    max_features, missing, max_categories, n_jobs, random_state
+        As in `KernelForestClassifier`.
+
+    Attributes
+    ----------
+    trees_, teachers_, transduction_, blend_, supervision_, feature_importances_, columns_
+        As in `KernelForestClassifier`.
+    blend_losses_ : dict of float to float
+        Held-out squared error of each blend, in units of the targets' variances.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_diabetes
+    >>> from silva import KernelForestRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> partial = np.where(np.arange(len(y)) % 4 == 0, y, np.nan)
+    >>> KernelForestRegressor(n_estimators=30, random_state=0).fit(X, partial).score(X, y) > 0.3
+    True
+    """
+
+    _teacher_kinds = (RandomForestRegressor, ExtraTreesRegressor)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice("leaf_values", self.leaf_values, ["joint", "smooth"])
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> KernelForestRegressor:
+        """Grow the trees and give their leaves values.
+
+        Parameters
+        ----------
+        X : array, CSR matrix or frame of shape (rows, features)
+        y : array of shape (rows,) or (rows, outputs)
+            Missing where a row is unlabelled.
+        sample_weight : array of shape (rows,), optional
+            Non-negative weights: a row is drawn for a tree as often as its weight says.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, y, sample_weight, None)
+
+    def _teach(self, model: Any, task: Task) -> Any:
+        known = task.labelled
+        targets = task.targets[known]
+        flat = targets[:, 0] if targets.shape[1] == 1 else targets
+        return model.fit(task.X[known], flat, task.weight[known])
+
+    def _teacher_answers(self, model: Any, X: Array) -> Array:
+        return np.asarray(model.predict(X).reshape(len(X), -1))
+
+    def _loss(self, task: Task, targets: Array, answers: Array) -> Array:
+        known = task.targets[task.labelled]
+        variance = np.var(known, axis=0)
+        return np.asarray(((targets - answers) ** 2 / np.where(variance > 0, variance, 1)).sum(1))

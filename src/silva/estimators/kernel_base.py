@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from silva.copies import find_copies
 from silva.estimators.columns import Columns, encode, fit_columns
-from silva.estimators.parameters import check_choice, check_integer, check_number
+from silva.estimators.parameters import check_choice, check_integer, check_number, count_columns
 from silva.estimators.partial_labels import (
     PartialClasses,
     read_classes,
@@ -118,7 +118,7 @@ class KernelModel(BaseEstimator):
             max_depth=self.max_depth,
             min_weight_leaf=float(self.min_weight_leaf),
             max_leaf_nodes=self.max_leaf_nodes,
-            max_features=_n_features(self.max_features, n_columns),
+            max_features=count_columns(self.max_features, n_columns),
             kernel=self.kernel,  # type: ignore[arg-type]  # checked above
             method=self.method,  # type: ignore[arg-type]
             column_weight=column_weight,
@@ -236,20 +236,6 @@ def distributions(answers: Array) -> Array:
     whole = shares.sum(axis=1, keepdims=True)
     even = 1 / shares.shape[1]
     return np.asarray(np.where(whole > 0, shares / np.where(whole > 0, whole, 1.0), even))
-
-
-def _n_features(asked: Any, n_columns: int) -> int | None:
-    """Return how many columns a node looks at; None for all."""
-    if asked is None:
-        return None
-    if isinstance(asked, str):
-        rules = {"sqrt": np.sqrt(n_columns), "log2": np.log2(max(n_columns, 2))}
-        return max(1, int(rules[check_choice("max_features", asked, list(rules))]))
-    if isinstance(asked, float):
-        if not 0 < asked <= 1:
-            raise ValueError(f"max_features as a share must be in (0, 1], got {asked!r}")
-        return max(1, int(asked * n_columns))
-    return check_integer("max_features", asked, 1)
 
 
 def _check_positive(name: str, value: Any) -> float:

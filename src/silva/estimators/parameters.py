@@ -41,3 +41,17 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} must be one of {list(choices)}, got {value!r}")
     return value
+
+
+def count_columns(max_features: Any, n_columns: int) -> int | None:
+    """Return how many columns a node looks at; None for all."""
+    if max_features is None:
+        return None
+    if isinstance(max_features, str):
+        rules = {"sqrt": math.sqrt(n_columns), "log2": math.log2(max(n_columns, 2))}
+        return max(1, int(rules[check_choice("max_features", max_features, list(rules))]))
+    if isinstance(max_features, float):
+        if not 0 < max_features <= 1:
+            raise ValueError(f"max_features as a share must be in (0, 1], got {max_features!r}")
+        return max(1, int(max_features * n_columns))
+    return check_integer("max_features", max_features, 1)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from silva.copies import row_groups
 from silva.estimators.columns import encode, fit_columns
-from silva.estimators.parameters import check_choice, check_integer, check_number
+from silva.estimators.parameters import check_integer, check_number, count_columns
 from silva.estimators.partial_labels import read_classes, read_numbers
 from silva.estimators.problem import check_weights
 from silva.estimators.selection import CELLS, ROWS, folds
@@ -104,7 +104,7 @@ class PredictiveClusteringTree(BaseEstimator):
             n_threads=int(effective_n_jobs(self.n_jobs)),
         )
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        growth = replace(growth, max_features=self._n_features(X.shape[1]))
+        growth = replace(growth, max_features=count_columns(self.max_features, X.shape[1]))
         chosen: tuple[float, dict[float, float]] = (growth.supervision, {})
         if self.supervision == "auto":
             chosen = self._choose(problem, growth, seed)
@@ -135,20 +135,6 @@ class PredictiveClusteringTree(BaseEstimator):
             min_labelled=check_integer("min_labelled_leaf", self.min_labelled_leaf, 0),
             max_bins=check_integer("max_bins", self.max_bins, 2),
         )
-
-    def _n_features(self, n_columns: int) -> int | None:
-        """Return how many columns a node looks at; None for all."""
-        asked = self.max_features
-        if asked is None:
-            return None
-        if isinstance(asked, str):
-            check_choice("max_features", asked, ["sqrt", "log2"])
-            return max(1, int(np.sqrt(n_columns) if asked == "sqrt" else np.log2(n_columns)))
-        if isinstance(asked, float):
-            if not 0 < asked <= 1:
-                raise ValueError(f"max_features as a share must be in (0, 1], got {asked!r}")
-            return max(1, int(asked * n_columns))
-        return check_integer("max_features", asked, 1)
 
     def _choose(
         self, problem: Problem, growth: Growth, seed: int

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 from scipy import sparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
@@ -185,14 +185,40 @@ class KernelModel(BaseEstimator):
     def _clip(self, X: Array) -> Array:
         return np.clip(X, self._ranges[0], self._ranges[1])
 
+    # ---- what was learnt ------------------------------------------------------------------------
+
+    @abstractmethod
+    def _tell(self, answers: Array) -> Array:
+        """Return what the user is told for answers."""
+
+    @abstractmethod
+    def _answers(self, rows: Array) -> Array:
+        """Return the answers to rows as the trees see them."""
+
+    def _keep_importances(self, gains: Array) -> None:
+        """Keep the share of each input column in what the encoded ones gained."""
+        share = np.bincount(self.columns_.source, gains, minlength=self.n_features_in_)
+        self.feature_importances_ = share / share.sum() if share.sum() > 0 else share
+
+    def _keep_labels(self, rows: Array, task: Task, kept: Array) -> Array:
+        """Keep the labels of the training rows, given or filled in; return their answers."""
+        answers = self._answers(rows)
+        answers[kept[task.labelled]] = task.targets[task.labelled]
+        self.transduction_ = self._tell(answers)
+        return answers
+
     def _encode(self, X: Any) -> Array:
         """Return rows as the trees see them."""
         check_is_fitted(self)
         return self._clip(_dense(encode(self, X, self.columns_)))
 
+    def predict(self, X: Any) -> Array:
+        """Return the most probable class, or the expected target."""
+        return self._tell(self._answers(self._encode(X)))
 
-class Classes:
-    """How kernel trees and forests read classes and tell them."""
+
+class KernelClassifier(ClassifierMixin, KernelModel):
+    """What kernel trees and forests of classes share."""
 
     _is_classes = True
     classes_: Array
@@ -211,12 +237,31 @@ class Classes:
     def _tell(self, answers: Array) -> Array:
         return np.asarray(self.classes_[answers.argmax(axis=1)])
 
+    def _keep_labels(self, rows: Array, task: Task, kept: Array) -> Array:
+        answers = super()._keep_labels(rows, task, kept)
+        self.label_distributions_ = distributions(answers)
+        return answers
 
-class Numbers:
-    """How kernel trees and forests read numbers and tell them."""
+    def predict_proba(self, X: Any) -> Array:
+        """Return class probabilities: the values of the leaves blended by membership."""
+        return distributions(self._answers(self._encode(X)))
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithms of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
+
+class KernelRegressor(RegressorMixin, KernelModel):
+    """What kernel trees and forests of numbers share."""
 
     _is_classes = False
     _flat: bool
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
     def _read_targets(self, y: Any, n_rows: int) -> tuple[Array, Array]:
         partial = read_numbers(y, n_rows)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     ExtraTreesRegressor,
@@ -16,7 +15,12 @@ from sklearn.ensemble import (
 )
 
 from silva.copies import row_groups
-from silva.estimators.kernel_base import Classes, KernelModel, Numbers, distributions
+from silva.estimators.kernel_base import (
+    KernelClassifier,
+    KernelModel,
+    KernelRegressor,
+    distributions,
+)
 from silva.estimators.parameters import check_choice, check_flag, check_integer, check_number
 from silva.kernel_growth import Growth, grow_many
 from silva.kernel_trees import Task, leaf_values
@@ -88,10 +92,6 @@ class KernelForest(KernelModel):
     _teacher_kinds: tuple[Any, Any]
 
     @abstractmethod
-    def _tell(self, answers: Array) -> Array:
-        """Return what the user is told for answers."""
-
-    @abstractmethod
     def _teach(self, model: Any, task: Task) -> Any:
         """Fit a supervised forest to the labelled rows."""
 
@@ -125,15 +125,9 @@ class KernelForest(KernelModel):
         grown = self._grow(task, n_trees, seed)
         self.trees_ = grown.trees
         self.teachers_ = self._teachers(task, seed) if self.blend_ < 1 else []
-        share = np.bincount(self.columns_.source, grown.gains, minlength=self.n_features_in_)
-        self.feature_importances_ = share / share.sum() if share.sum() > 0 else share
+        self._keep_importances(grown.gains)
         self._keep_labels(rows, task, kept)
         return self
-
-    def _keep_labels(self, rows: Array, task: Task, kept: Array) -> None:
-        answers = self._answers(rows)
-        answers[kept[task.labelled]] = task.targets[task.labelled]
-        self.transduction_ = self._tell(answers)
 
     def _grow(self, task: Task, n_trees: int, seed: int) -> Grown:
         """Grow trees on all rows and give their leaves values."""
@@ -240,12 +234,8 @@ class KernelForest(KernelModel):
         theirs = self._mean_teacher(self.teachers_, rows)
         return np.asarray(self.blend_ * answers + (1 - self.blend_) * theirs)
 
-    def predict(self, X: Any) -> Array:
-        """Return the most probable class, or the expected target."""
-        return self._tell(self._answers(self._encode(X)))
 
-
-class KernelForestClassifier(ClassifierMixin, Classes, KernelForest):
+class KernelForestClassifier(KernelClassifier, KernelForest):
     """A semi-supervised forest: trees that look at all rows, their leaves valued together.
 
     Trees grow as in `KernelTreeClassifier`, each on a bootstrap sample and on some columns a node.
@@ -360,23 +350,8 @@ class KernelForestClassifier(ClassifierMixin, Classes, KernelForest):
     def _loss(self, task: Task, targets: Array, answers: Array) -> Array:
         return np.asarray(((targets - distributions(answers)) ** 2).sum(axis=1))
 
-    def _keep_labels(self, rows: Array, task: Task, kept: Array) -> None:
-        shares = distributions(self._answers(rows))
-        shares[kept[task.labelled]] = task.targets[task.labelled]
-        self.label_distributions_ = shares
-        self.transduction_ = self._tell(shares)
 
-    def predict_proba(self, X: Any) -> Array:
-        """Return class probabilities."""
-        return distributions(self._answers(self._encode(X)))
-
-    def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithms of `predict_proba`."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.predict_proba(X)))
-
-
-class KernelForestRegressor(RegressorMixin, Numbers, KernelForest):
+class KernelForestRegressor(KernelRegressor, KernelForest):
     """A semi-supervised regression forest: trees that look at all rows.
 
     As `KernelForestClassifier`, with variances of the targets in place of Gini's impurity.
@@ -411,11 +386,6 @@ class KernelForestRegressor(RegressorMixin, Numbers, KernelForest):
     """
 
     _teacher_kinds = (RandomForestRegressor, ExtraTreesRegressor)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

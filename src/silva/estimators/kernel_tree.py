@@ -11,10 +11,14 @@ from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import ClassifierMixin, RegressorMixin
 
 from silva.copies import row_groups
-from silva.estimators.kernel_base import Classes, KernelModel, Numbers, distributions
+from silva.estimators.kernel_base import (
+    KernelClassifier,
+    KernelModel,
+    KernelRegressor,
+    distributions,
+)
 from silva.estimators.parameters import check_choice, check_number
 from silva.estimators.selection import folds
 from silva.kernel_growth import Growth, prune_path
@@ -85,10 +89,6 @@ class KernelTree(KernelModel):
     # ---- what differs ---------------------------------------------------------------------------
 
     @abstractmethod
-    def _tell(self, answers: Array) -> Array:
-        """Return what the user is told for answers."""
-
-    @abstractmethod
     def _loss(self, task: Task, targets: Array, answers: Array) -> Array:
         """Return the loss of each held-out row."""
 
@@ -127,16 +127,9 @@ class KernelTree(KernelModel):
         self.tree_ = self._merge(grown.tree.with_leaves(values, reached), task)
         gains = np.zeros(rows.shape[1])
         np.add.at(gains, grown.tree.coefficients.indices, grown.gain[~grown.tree.is_leaf])
-        share = np.bincount(self.columns_.source, gains, minlength=self.n_features_in_)
-        self.feature_importances_ = share / share.sum() if share.sum() > 0 else share
+        self._keep_importances(gains)
         self._keep_labels(rows, task, kept)
         return self
-
-    def _keep_labels(self, rows: Array, task: Task, kept: Array) -> None:
-        answers = self._answers(rows)
-        labelled = kept[task.labelled]
-        answers[labelled] = task.targets[task.labelled]
-        self.transduction_ = self._tell(answers)
 
     def _at(self, growth: Growth, task: Task, bandwidth: float) -> Growth:
         return replace(growth, bandwidth=bandwidth * task.deviation)
@@ -195,10 +188,6 @@ class KernelTree(KernelModel):
         spread = self.bandwidth_ * self._deviation
         return predict_fuzzy(self.tree_, rows, spread, self.kernel, self._n_threads)  # type: ignore[arg-type]
 
-    def predict(self, X: Any) -> Array:
-        """Return the most probable class, or the expected target."""
-        return self._tell(self._answers(self._encode(X)))
-
     def membership(self, X: Any) -> sparse.csr_array:
         """Return the part that each row has in each leaf, of shape (rows, leaves)."""
         rows, spread = self._encode(X), self.bandwidth_ * self._deviation
@@ -228,7 +217,7 @@ class KernelTree(KernelModel):
         return self.tree_.n_leaves
 
 
-class KernelTreeClassifier(ClassifierMixin, Classes, KernelTree):
+class KernelTreeClassifier(KernelClassifier, KernelTree):
     """A semi-supervised classification tree whose rows are uncertain.
 
     It grows for the sake of the labels and of all columns of all rows, labelled or not; then
@@ -358,21 +347,6 @@ class KernelTreeClassifier(ClassifierMixin, Classes, KernelTree):
         whole = np.array([0, len(self.classes_)])
         return prune_by_purity(tree, tol=self.merge_tol, class_begin=whole)[0]
 
-    def _keep_labels(self, rows: Array, task: Task, kept: Array) -> None:
-        shares = distributions(self._answers(rows))
-        shares[kept[task.labelled]] = task.targets[task.labelled]
-        self.label_distributions_ = shares
-        self.transduction_ = self._tell(shares)
-
-    def predict_proba(self, X: Any) -> Array:
-        """Return class probabilities: the values of the leaves blended by membership."""
-        return distributions(self._answers(self._encode(X)))
-
-    def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithms of `predict_proba`."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.predict_proba(X)))
-
     def certified_radius(self, X: Any) -> Array:
         """Return how far each row may move before the smoothed prediction can change.
 
@@ -396,7 +370,7 @@ class KernelTreeClassifier(ClassifierMixin, Classes, KernelTree):
         return certified_radius(np.clip(M @ values, 0, 1), self.bandwidth_)
 
 
-class KernelTreeRegressor(RegressorMixin, Numbers, KernelTree):
+class KernelTreeRegressor(KernelRegressor, KernelTree):
     """A semi-supervised regression tree whose rows are uncertain.
 
     As `KernelTreeClassifier`, with variances of the targets in place of Gini's impurity.
@@ -432,11 +406,6 @@ columns_
     >>> KernelTreeRegressor(random_state=0).fit(X, partial).score(X, y) > 0.3
     True
     """
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -28,6 +28,10 @@ TABLES = {
     "boosting_study": "what boosted TAO trees depend on: depth, iterations, shrinkage, weighting",
     "boosting_few_labels": "boosting with 1, 5 and 10 % of the labels beside labels only",
     "growth": "time and memory of LapTAO as the rows grow",
+    "kernel_trees": "kernel trees and forests with 25 to 200 labels on the sets of their paper",
+    "kernel_ablation": "what kernel trees and forests owe to each of their parts",
+    "kernel_growth": "growth time of kernel trees beside scikit-learn's, and as the rows grow",
+    "kernel_figure": "ten labels on two moons, as a picture",
 }
 """Each name is a module of this package with a function ``run(options)`` that returns a Table."""
 RESULTS = Path(__file__).parent / "results"
@@ -41,6 +45,7 @@ def main(arguments=None):
     parser.add_argument("--quick", action="store_true", help="small version; writes no result")
     parser.add_argument("--data", help="folder of the data sets (sets SILVA_DATA)")
     parser.add_argument("--sets", nargs="+", default=[], help="further sets (tabular, regression)")
+    parser.add_argument("--rows", type=int, help="most training rows of a set (kernel_*)")
     options = parser.parse_args(arguments)
     if options.name is None:
         for name, text in TABLES.items():
@@ -48,7 +53,8 @@ def main(arguments=None):
         return
     if options.data is not None:
         os.environ["SILVA_DATA"] = options.data
-    run_table(options.name, Options(options.seeds, options.quick, tuple(options.sets)))
+    sets = tuple(options.sets)
+    run_table(options.name, Options(options.seeds, options.quick, sets, options.rows))
 
 
 def run_table(name, options, results=RESULTS):

@@ -64,6 +64,7 @@ class DataSet:
     X_test, y_test : test rows and their targets, None where the set has no usual split
     task : "classification" or "regression"
     categorical : names of the columns whose numbers are codes
+    names : names of all columns, none for images
     """
 
     name: str
@@ -73,25 +74,26 @@ class DataSet:
     y_test: np.ndarray | None
     task: str
     categorical: tuple[str, ...]
+    names: tuple[str, ...] = ()
 
 
 def load(name):
     """Return the named set as a DataSet, or raise Unavailable."""
-    folder = data_folder()
+    folder, names = data_folder(), ()
     if folder is None:
-        X, y, task, categorical = _fetch(name)
+        X, y, task, categorical, names = _fetch(name)
     elif name in IMAGES:
         X, y, task, categorical = *_read_idx(folder / name), "classification", ()
     elif name in ARRAYS:
         X, y, task, categorical = *_read_arrays(folder, name), "classification", ()
     else:
-        X, y, task, categorical = _read_csv(folder, name)
+        X, y, task, categorical, names = _read_csv(folder, name)
     if name in (*IMAGES, *ARRAYS):
         X = X.astype(np.float32) / np.float32(255)
     n = TRAINING_ROWS.get(name)
     if n is None:
-        return DataSet(name, X, y, None, None, task, categorical)
-    return DataSet(name, X[:n], y[:n], X[n:], y[n:], task, categorical)
+        return DataSet(name, X, y, None, None, task, categorical, names)
+    return DataSet(name, X[:n], y[:n], X[n:], y[n:], task, categorical, names)
 
 
 def data_folder():
@@ -103,15 +105,15 @@ def data_folder():
 
 
 def _read_csv(folder, name):
-    """Columns, targets, task and categorical names of a CSV file of the folder."""
+    """Columns, targets, task, categorical and all names of a CSV file of the folder."""
     try:
         entries = json.loads((folder / "catalogue.json").read_text())
         entry = next(entry for entry in entries if entry["name"] == name)
         frame = pd.read_csv(folder / f"{name}.csv.gz")
     except (OSError, StopIteration) as error:
         raise Unavailable(f"{name}: not in the data folder") from error
-    X, y = frame.drop(columns="target"), frame["target"]
-    return _numbers(X), _targets(y, entry["task"]), entry["task"], tuple(entry["categorical"])
+    X, y, task = frame.drop(columns="target"), frame["target"], entry["task"]
+    return _numbers(X), _targets(y, task), task, tuple(entry["categorical"]), tuple(X.columns)
 
 
 def _read_idx(folder):
@@ -140,7 +142,7 @@ def _read_arrays(folder, name):
 
 
 def _fetch(name):
-    """Columns, targets, task and categorical names of a set from OpenML."""
+    """Columns, targets, task, categorical and all names of a set from OpenML."""
     if name not in OPENML_ID and name not in OPENML_NAME:
         raise Unavailable(f"{name}: no data folder, and OpenML is not known to have it")
     which = {"data_id": OPENML_ID[name]} if name in OPENML_ID else {"name": OPENML_NAME[name]}
@@ -150,7 +152,8 @@ def _fetch(name):
         raise Unavailable(f"{name}: no data folder, and OpenML did not answer") from error
     task = "regression" if name in REGRESSION else "classification"
     categorical = tuple(bunch.data.select_dtypes(exclude="number").columns)
-    return _numbers(bunch.data), _targets(bunch.target, task), task, categorical
+    names = tuple(bunch.data.columns)
+    return _numbers(bunch.data), _targets(bunch.target, task), task, categorical, names
 
 
 def _numbers(frame):

@@ -5,11 +5,16 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+from scipy.special import entr
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
+from sklearn.semi_supervised import (
+    LabelPropagation,
+    LabelSpreading,
+    SelfTrainingClassifier,
+)
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from silva import (
@@ -60,6 +65,39 @@ class SelfTrainedTAO:
     def predict(self, X):
         """Return the model's answers."""
         return self.model.predict(X)
+
+
+class LeastEntropyPropagation:
+    """Label propagation over a Gaussian of the width that leaves the least entropy.
+
+    That is the loss of Zhu & Ghahramani (2002), here over rows whose columns have deviation one. A
+    row that no label reaches counts as even between the classes.
+    """
+
+    def __init__(self, widths, max_iter):
+        self.widths = widths
+        self.max_iter = max_iter
+
+    def fit(self, X, y):
+        """Propagate with each width and keep the best."""
+        models = [
+            LabelPropagation(gamma=0.5 / width**2, max_iter=self.max_iter).fit(X, y)
+            for width in self.widths
+        ]
+        self.model = min(models, key=lambda model: mean_entropy(model.label_distributions_))
+        self.transduction_ = self.model.transduction_
+        return self
+
+    def predict(self, X):
+        """Return the model's answers."""
+        return self.model.predict(X)
+
+
+def mean_entropy(shares):
+    """Return the mean entropy of class shares, an empty row as even shares."""
+    empty = shares.sum(axis=1, keepdims=True) == 0
+    shares = np.where(empty, 1 / shares.shape[1], shares)
+    return float(entr(shares).sum(axis=1).mean())
 
 
 def classifiers(seed):
@@ -121,6 +159,20 @@ def choose_labelled(y, share, task, rng):
     for label in np.unique(y):
         rows = order[y[order] == label]
         labelled[rows[: max(round(share * len(rows)), 2)]] = True
+    return labelled
+
+
+def choose_count(y, count, rng):
+    """Return the mask of `count` rows that keep their label, as the kernel tree paper draws them.
+
+    One row of each class, more than asked where there are more classes, then any rows.
+    """
+    order = rng.permutation(len(y))
+    firsts = order[np.unique(y[order], return_index=True)[1]]
+    others = order[~np.isin(order, firsts)]
+    labelled = np.zeros(len(y), bool)
+    labelled[firsts] = True
+    labelled[others[: max(count - len(firsts), 0)]] = True
     return labelled
 
 

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
+from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 from benchmarks.data import Unavailable, load
 
@@ -20,11 +20,13 @@ class Options:
     seeds : number of seeds or repetitions, None for the table's own number
     quick : a small version, to see that it runs
     sets : further data sets
+    rows : most training rows, None for the table's own number (kernel_trees, kernel_ablation)
     """
 
     seeds: int | None = None
     quick: bool = False
     sets: tuple[str, ...] = ()
+    rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,17 @@ def available(names, notes):
 def mean_ranks(scores):
     """Mean rank of each column over the rows of a matrix of scores: 1 is the highest score."""
     return rankdata(-np.asarray(scores), axis=1).mean(axis=0)
+
+
+def friedman(scores):
+    """Return the chance that all columns are alike, by Friedman's test over the rows."""
+    return float(friedmanchisquare(*np.asarray(scores).T).pvalue)
+
+
+def critical_difference(n_methods, n_cases, level=0.05):
+    """Return by how much mean ranks of two methods must differ (Nemenyi's test)."""
+    quantile = studentized_range.ppf(1 - level, n_methods, np.inf) / np.sqrt(2)
+    return float(quantile * np.sqrt(n_methods * (n_methods + 1) / (6 * n_cases)))
 
 
 def spread(values, digits=2):

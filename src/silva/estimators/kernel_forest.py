@@ -30,6 +30,7 @@ from silva.tree import Array, Tree
 
 FOLDS = 5  # of hidden labels, by which the blend is chosen
 PILOTS = 20  # trees grown for each of them
+PILOT_TEACHER_TREES = 50
 BLENDS = (0.5, 0.25, 0.75, 0.0, 1.0)  # the first wins a tie
 FEW_LABELS = 10  # fewer different rows do not tell blends apart
 TEACHER_TREES = 100
@@ -121,10 +122,9 @@ class KernelForest(KernelModel):
         task, kept, rows = self._pose(X, y, sample_weight, totals)
         seed = self._seed()
         self.blend_ = self._choose_blend(task, seed) if self.blend == "auto" else float(self.blend)
-        n_trees = self.n_estimators
-        grown = self._grow(task, n_trees, seed)
+        grown = self._grow(task, self.n_estimators, seed)
         self.trees_ = grown.trees
-        self.teachers_ = self._teachers(task, seed) if self.blend_ < 1 else []
+        self.teachers_ = self._teachers(task, TEACHER_TREES, seed) if self.blend_ < 1 else []
         self._keep_importances(grown.gains)
         self._keep_labels(rows, task, kept)
         return self
@@ -179,10 +179,10 @@ class KernelForest(KernelModel):
         parts = np.split(values, ends[:-1])
         return [tree.with_leaves(part) for tree, part in zip(trees, parts, strict=True)]
 
-    def _teachers(self, task: Task, seed: int) -> list[Any]:
+    def _teachers(self, task: Task, n_trees: int, seed: int) -> list[Any]:
         """Fit a random forest and extremely random trees to the labelled rows alone."""
         return [
-            self._teach(make(TEACHER_TREES, random_state=seed % 2**31, n_jobs=self.n_jobs), task)
+            self._teach(make(n_trees, random_state=seed % 2**31, n_jobs=self.n_jobs), task)
             for make in self._teacher_kinds
         ]
 
@@ -205,7 +205,9 @@ class KernelForest(KernelModel):
             part = task.hide(test)
             trees = self._grow(part, min(PILOTS, self.n_estimators), seed).trees
             ours = self._tree_answers(trees, task.X[test])
-            theirs = self._mean_teacher(self._teachers(part, seed), task.X[test])
+            theirs = self._mean_teacher(
+                self._teachers(part, PILOT_TEACHER_TREES, seed), task.X[test]
+            )
             for place, blend in enumerate(BLENDS):
                 answers = blend * ours + (1 - blend) * theirs
                 loss = self._loss(task, task.targets[test], answers)

@@ -132,7 +132,7 @@ class Starter {
     return plane.index.empty() ? gaussian(rows, random) : plane;
   }
 
-  // Normal weights on every column; sparse rows: on the columns of a few of the node's rows.
+  // Normal weights on the columns that vary; sparse rows: on those of a few of the node's rows.
   Plane gaussian(const std::vector<std::uint32_t>& rows, Random& random) {
     Plane plane;
     if constexpr (Rows::kSparse) {
@@ -144,7 +144,12 @@ class Starter {
       std::sort(plane.index.begin(), plane.index.end());
       plane.index.erase(std::unique(plane.index.begin(), plane.index.end()), plane.index.end());
     } else {
-      for (std::size_t j = 0; j < rows_.d; ++j) plane.index.push_back(static_cast<std::int32_t>(j));
+      for (std::size_t j = 0; j < rows_.d; ++j) {
+        const auto first = rows_.row(rows.front())[j];
+        if (std::any_of(rows.begin(), rows.end(),
+                        [&](std::uint32_t i) { return rows_.row(i)[j] != first; }))
+          plane.index.push_back(static_cast<std::int32_t>(j));
+      }
     }
     for (std::size_t k = 0; k < plane.index.size(); ++k)
       plane.value.push_back(static_cast<float>(random.normal()));

@@ -85,6 +85,14 @@ def test_a_column_of_nothing_but_nan(Model, options):
     assert model.feature_importances_[1] == 0
 
 
+@pytest.mark.parametrize("seed", [91, 97, 135])
+def test_a_random_start_gives_no_weight_to_a_column_that_does_not_vary(seed):
+    X, y = data()
+    X[:, 1] = 3
+    model = TAOTreeRegressor(random_state=seed).fit(X, y)
+    assert model.feature_importances_[1] == 0
+
+
 @MODELS
 def test_empty_x_is_refused(Model):
     with pytest.raises(ValueError, match=r"0 sample\(s\)"):

@@ -404,7 +404,10 @@ def draw_direction(
     direction: str,
     random: np.random.Generator,
 ) -> Array:
-    """Return the hyperplane of a node; normal weights where there are no two groups."""
+    """Return the hyperplane of a node; where there are no two groups, normal weights.
+
+    These are on the columns that vary: others would keep their weights, unseen by the optimiser.
+    """
     if direction == "axis":
         return np.asarray(np.eye(X.shape[1])[random.integers(X.shape[1])])
     if direction == "means":
@@ -412,7 +415,7 @@ def draw_direction(
         if high.any() and low.any():
             means = [np.average(X[part], axis=0, weights=weight[part]) for part in (high, low)]
             return np.asarray(means[0] - means[1])
-    return np.asarray(random.normal(size=X.shape[1]))
+    return np.asarray(random.normal(size=X.shape[1]) * (np.ptp(X, axis=0) > 0))
 
 
 def two_groups(

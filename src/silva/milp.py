@@ -17,6 +17,8 @@ from scipy import sparse
 
 from silva.tree import Array
 
+Terms = list[tuple[Array, Array | float]]  # variables and their coefficients
+
 
 @dataclass(frozen=True, eq=False)
 class Program:
@@ -107,6 +109,8 @@ class Builder:
         lower, upper : numbers or arrays of shape (rows,)
         """
         count = len(terms[0][0])
+        if not count:
+            return
         row = np.arange(self._rows, self._rows + count)
         self._rows += count
         for variables, coefficients in terms:

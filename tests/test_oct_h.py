@@ -1,0 +1,119 @@
+"""OCT-H as a program, against every tree of tiny data."""
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.optimize import linprog
+
+from silva.hyperplanes import Hyperplanes
+from silva.mip_solvers import Effort, highs
+from silva.oct_h import MU, baseline, oct_h, oct_h_objective, oct_h_point, read_oct_h
+
+EFFORT = Effort(seconds=60.0)
+
+
+def errors(classes):
+    return len(classes) - np.bincount(classes).max()
+
+
+def best_on_a_line(x, classes, depth, price, min_leaf):
+    """Return the smallest errors + price · nodes of a tree of thresholds."""
+    best = float(errors(classes))
+    if depth == 0:
+        return best
+    order = np.argsort(x)
+    x, classes = x[order], classes[order]
+    for cut in range(min_leaf, len(x) - min_leaf + 1):
+        if 0 < cut < len(x) and x[cut] - x[cut - 1] >= MU:
+            parts = (slice(None, cut), slice(cut, None))
+            found = [best_on_a_line(x[k], classes[k], depth - 1, price, min_leaf) for k in parts]
+            best = min(best, price + sum(found))
+    return best
+
+
+def width(X, right):
+    """Return how far apart a hyperplane of L1 norm one can keep two sets."""
+    n, p = X.shape
+    sign = np.where(right, 1.0, -1.0)[:, None]
+    A = np.hstack([-sign * X, sign * X, sign, np.full((n, 1), 0.5)])
+    A = np.vstack([A, np.r_[np.ones(2 * p), 0.0, 0.0]])
+    goal = np.r_[np.zeros(2 * p + 1), -1.0]
+    bounds = [(0, None)] * (2 * p) + [(None, None)] * 2
+    return -linprog(goal, A_ub=A, b_ub=np.r_[np.zeros(n), 1.0], bounds=bounds).fun
+
+
+def line(seed, n=8, n_classes=3):
+    rng = np.random.default_rng(seed)
+    x = np.r_[0.0, 1.0, rng.random(n - 2)]
+    x[3], x[5] = x[2], x[4] + 0.5 * MU  # twins, and two rows too close to tell apart
+    return x, rng.permutation(np.arange(n) % n_classes)
+
+
+@pytest.mark.parametrize(("complexity", "min_leaf"), [(0.0, 1), (0.1, 1), (0.3, 1), (0.05, 3)])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_oct_h_finds_the_best_tree_on_a_line(seed, complexity, min_leaf):
+    x, classes = line(seed)
+    program = oct_h(x[:, None], classes, 3, 2, complexity, min_leaf)
+    solution = highs(program, EFFORT)
+    unit = baseline(classes, 3, np.ones(8))
+    expected = best_on_a_line(x, classes, 2, complexity * unit, min_leaf) / unit
+    assert solution.status == "optimal"
+    assert_allclose(solution.objective, expected, atol=1e-6)
+    tree = read_oct_h(program, solution.x)
+    found = oct_h_objective(x[:, None], classes, 3, np.ones(8), complexity, tree)
+    assert_allclose(found, expected, atol=1e-6)
+
+
+def test_oct_h_finds_the_best_hyperplane_of_all():
+    rng = np.random.default_rng(0)
+    X, classes = rng.random((7, 2)), np.array([0, 1, 0, 1, 1, 0, 0])
+    X[1] = X[0] + 0.4 * MU
+    best = errors(classes)
+    for right in itertools.product([False, True], repeat=7):
+        right = np.array(right)
+        if right.any() and not right.all() and width(X, right) >= MU:
+            best = min(best, errors(classes[right]) + errors(classes[~right]))
+    solution = highs(oct_h(X, classes, 2, 1), EFFORT)
+    assert_allclose(solution.objective * baseline(classes, 2, np.ones(7)), best, atol=1e-6)
+
+
+def test_oct_h_has_the_sizes_of_table_2():
+    def sizes(n, p, depth):
+        integer = oct_h(np.zeros((n, p)), np.arange(n) % 2, 2, depth).integer
+        return (~integer).sum(), integer.sum()
+
+    assert sizes(25, 2, 2)[0] == 31  # prnn_synth: fewest continuous variables
+    assert sizes(3, 5, 2)[1] == 42  # parity5: fewest binary ones
+    assert sizes(16, 1000, 3)[0] == 14_039  # gametes_e_1000atts
+    per_row, per_feature = sizes(3, 1, 3)[1] - sizes(2, 1, 3)[1], sizes(2, 2, 3)[1]
+    per_feature -= sizes(2, 1, 3)[1]
+    rest = sizes(2, 1, 3)[1] - 2 * per_row - per_feature
+    assert rest + 6756 * per_row + 42 * per_feature == 54_373  # connect_4
+
+
+def test_a_tree_becomes_a_feasible_point_of_its_own_objective():
+    rng = np.random.default_rng(3)
+    X, classes = rng.random((30, 3)), rng.integers(0, 3, 30)
+    weights = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 2.0, -1.0]])
+    value = np.sort(X @ weights.T, axis=0)
+    gap = np.diff(value, axis=0)[5:-5].argmax(axis=0) + 5
+    thresholds = (value[gap, range(3)] + value[gap + 1, range(3)]) / 2
+    thresholds[1] = -1.0  # not used: all rows go right
+    tree = Hyperplanes(weights, thresholds, np.array([0, 1, 2, 0]))
+    program = oct_h(X, classes, 3, 2, 0.1)
+    x = oct_h_point(program, X, classes, np.ones(30), tree)
+    # d of a node below one in use may be zero, never the other way round
+    assert program.violation(x) < 1e-9
+    assert_allclose(program.cost @ x, oct_h_objective(X, classes, 3, np.ones(30), 0.1, tree))
+    assert (read_oct_h(program, x).predict(X) == tree.predict(X)).all()
+
+
+def test_weights_stand_for_copies():
+    x, classes = line(0, n=7, n_classes=2)
+    copies = np.array([1, 2, 1, 3, 1, 1, 2])
+    one = highs(oct_h(x[:, None], classes, 2, 1, 0.05, 3, copies), EFFORT)
+    many = np.repeat(np.arange(7), copies)
+    other = highs(oct_h(x[many, None], classes[many], 2, 1, 0.05, 3), EFFORT)
+    assert_allclose(one.objective, other.objective, atol=1e-6)

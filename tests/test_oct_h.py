@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 
 from silva.hyperplanes import Hyperplanes
 from silva.mip_solvers import Effort, highs
-from silva.oct_h import MU, baseline, oct_h, oct_h_objective, oct_h_point, read_oct_h
+from silva.oct_h import MU, ErrorProblem, oct_h, oct_h_point, oct_h_program, read_oct_h
 
 EFFORT = Effort(seconds=60.0)
 
@@ -57,13 +57,13 @@ def test_oct_h_finds_the_best_tree_on_a_line(seed, complexity, min_leaf):
     x, classes = line(seed)
     program = oct_h(x[:, None], classes, 3, 2, complexity, min_leaf)
     solution = highs(program, EFFORT)
-    unit = baseline(classes, 3, np.ones(8))
+    problem = ErrorProblem.pose(x[:, None], classes, 3, 2, complexity, min_leaf)
+    unit = problem.baseline
     expected = best_on_a_line(x, classes, 2, complexity * unit, min_leaf) / unit
     assert solution.status == "optimal"
     assert_allclose(solution.objective, expected, atol=1e-6)
     tree = read_oct_h(program, solution.x)
-    found = oct_h_objective(x[:, None], classes, 3, np.ones(8), complexity, tree)
-    assert_allclose(found, expected, atol=1e-6)
+    assert_allclose(problem.objective(tree), expected, atol=1e-6)
 
 
 def test_oct_h_finds_the_best_hyperplane_of_all():
@@ -76,7 +76,7 @@ def test_oct_h_finds_the_best_hyperplane_of_all():
         if right.any() and not right.all() and width(X, right) >= MU:
             best = min(best, errors(classes[right]) + errors(classes[~right]))
     solution = highs(oct_h(X, classes, 2, 1), EFFORT)
-    assert_allclose(solution.objective * baseline(classes, 2, np.ones(7)), best, atol=1e-6)
+    assert_allclose(solution.objective * 3, best, atol=1e-6)
 
 
 def test_oct_h_has_the_sizes_of_table_2():
@@ -102,18 +102,20 @@ def test_a_tree_becomes_a_feasible_point_of_its_own_objective():
     thresholds = (value[gap, range(3)] + value[gap + 1, range(3)]) / 2
     thresholds[1] = -1.0  # not used: all rows go right
     tree = Hyperplanes(weights, thresholds, np.array([0, 1, 2, 0]))
-    program = oct_h(X, classes, 3, 2, 0.1)
-    x = oct_h_point(program, X, classes, np.ones(30), tree)
-    # d of a node below one in use may be zero, never the other way round
+    problem = ErrorProblem.pose(X, classes, 3, 2, 0.1, 1)
+    program = oct_h_program(problem)
+    x = oct_h_point(problem, program, tree)
     assert program.violation(x) < 1e-9
-    assert_allclose(program.cost @ x, oct_h_objective(X, classes, 3, np.ones(30), 0.1, tree))
+    assert_allclose(program.cost @ x, problem.objective(tree))
     assert (read_oct_h(program, x).predict(X) == tree.predict(X)).all()
 
 
-def test_weights_stand_for_copies():
+def test_equal_rows_may_be_counted_as_one():
     x, classes = line(0, n=7, n_classes=2)
-    copies = np.array([1, 2, 1, 3, 1, 1, 2])
-    one = highs(oct_h(x[:, None], classes, 2, 1, 0.05, 3, copies), EFFORT)
-    many = np.repeat(np.arange(7), copies)
-    other = highs(oct_h(x[many, None], classes[many], 2, 1, 0.05, 3), EFFORT)
+    many = np.repeat(np.arange(7), [1, 2, 1, 3, 1, 1, 2])
+    X, classes = x[many, None], classes[many]
+    other = highs(oct_h(X, classes, 2, 1, 0.05, 3), EFFORT)
+    problem = ErrorProblem.pose(X, classes, 2, 1, 0.05, 3)
+    assert len(problem.X) == 6  # two of the seven are twins
+    one = highs(oct_h_program(problem), EFFORT)
     assert_allclose(one.objective, other.objective, atol=1e-6)

@@ -10,6 +10,9 @@ is not used sends every row to the right, and so do all nodes below it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
 
 from silva.hyperplanes import Hyperplanes, path_sides
@@ -19,6 +22,62 @@ from silva.tree import Array
 MU = 0.005  # the paper's strictness of "left"
 
 
+@dataclass(frozen=True, eq=False)
+class ErrorProblem:
+    """What OCT-H minimises.
+
+    Attributes
+    ----------
+    X : float64 array of shape (rows, features)
+        In [0, 1]. Equal rows always share a leaf: better one row with the counts of all.
+    counts : float64 array of shape (rows, classes)
+        How many labels of each class a row has.
+    depth : int
+    complexity : float
+        The paper's alpha: what a feature of a node costs, in units of the errors of the most
+        frequent class.
+    min_leaf : int
+        Fewest labels in a leaf.
+    """
+
+    X: Array
+    counts: Array
+    depth: int
+    complexity: float = 0.0
+    min_leaf: int = 1
+
+    @classmethod
+    def pose(
+        cls, X: Array, classes: Array, n_classes: int, depth: int, complexity: float, min_leaf: int
+    ) -> ErrorProblem:
+        """Count equal rows as one."""
+        distinct, row = np.unique(X, axis=0, return_inverse=True)
+        counts = np.zeros((len(distinct), n_classes))
+        np.add.at(counts, (row.ravel(), classes), 1.0)
+        return cls(distinct, counts, depth, complexity, min_leaf)
+
+    @cached_property
+    def weight(self) -> Array:
+        """Labels of each row."""
+        return np.asarray(self.counts.sum(axis=1))
+
+    @cached_property
+    def baseline(self) -> float:
+        """The paper's L: the errors of the most frequent class alone; 1 where there are none."""
+        totals = self.counts.sum(axis=0)
+        return float(totals.sum() - totals.max()) or 1.0
+
+    def errors(self, tree: Hyperplanes) -> float:
+        """Return the labels that a tree contradicts."""
+        rows = np.arange(len(self.X))
+        return float((self.weight - self.counts[rows, tree.predict(self.X)]).sum())
+
+    def objective(self, tree: Hyperplanes) -> float:
+        """Return the objective of a tree, its leaves taken at their word."""
+        features = int((tree.weights != 0).sum())
+        return self.errors(tree) / self.baseline + self.complexity * features
+
+
 def oct_h(
     X: Array,
     classes: Array,
@@ -26,32 +85,25 @@ def oct_h(
     depth: int,
     complexity: float = 0.0,
     min_leaf: int = 1,
-    weight: Array | None = None,
 ) -> Program:
-    """Return the program of OCT-H.
+    """Return the program of OCT-H as the paper has it, one row of X for each label."""
+    counts = (classes[:, None] == np.arange(n_classes)).astype(float)
+    return oct_h_program(ErrorProblem(X, counts, depth, complexity, min_leaf))
 
-    Parameters
-    ----------
-    X : array of shape (rows, features)
-        In [0, 1].
-    classes : int array of shape (rows,)
-        From 0 to n_classes - 1.
-    n_classes, depth : int
-    complexity : float
-        The paper's alpha: what a feature of a node costs, in units of L.
-    min_leaf : int
-    weight : array of shape (rows,), optional
-        How many rows each stands for.
+
+def oct_h_program(problem: ErrorProblem) -> Program:
+    """Return the program of OCT-H.
 
     Notes
     -----
     Blocks, in the paper's letters: "a", "a_hat", "s" (nodes, features), "b", "d" (nodes,), "z"
     (rows, leaves), "l", "L", "N_t" (leaves,), "c", "N_kt" (leaves, classes).
     """
+    X, counts, weight = problem.X, problem.counts, problem.weight
+    n_classes, complexity, depth = counts.shape[1], problem.complexity, problem.depth
     sides = path_sides(depth)
     leaves, nodes = sides.shape
     n, p = X.shape
-    weight = np.ones(n) if weight is None else np.asarray(weight, float)
     total = float(weight.sum())
     build = Builder()
     a = build.variables("a", (nodes, p), -1.0, 1.0)
@@ -62,16 +114,14 @@ def oct_h(
     z = build.variables("z", (n, leaves), 0.0, 1.0, integer=True)
     l_ = build.variables("l", leaves, 0.0, 1.0, integer=True)
     c = build.variables("c", (leaves, n_classes), 0.0, 1.0, integer=True)
-    unit = 1.0 / baseline(classes, n_classes, weight)
-    loss = build.variables("L", leaves, 0.0, np.inf, cost=unit)
+    loss = build.variables("L", leaves, 0.0, np.inf, cost=1.0 / problem.baseline)
     n_t = build.variables("N_t", leaves, 0.0, total)
     n_kt = build.variables("N_kt", (leaves, n_classes), 0.0, total)
 
     # The loss of a leaf is what its class does not cover.
-    is_class = weight[:, None] * (classes[:, None] == np.arange(n_classes))
     build.rows([(n_t, 1.0), (z.T, np.broadcast_to(-weight, (leaves, n)))], lower=0.0, upper=0.0)
     for k in range(n_classes):
-        members = np.broadcast_to(-is_class[:, k], (leaves, n))
+        members = np.broadcast_to(-counts[:, k], (leaves, n))
         build.rows([(n_kt[:, k], 1.0), (z.T, members)], lower=0.0, upper=0.0)
         others: Terms = [(loss, 1.0), (n_t, -1.0), (n_kt[:, k], 1.0)]
         build.rows([*others, (c[:, k], -total)], lower=-total)
@@ -81,7 +131,7 @@ def oct_h(
     # Every row has one leaf, in use, with enough rows, and the sides that lead there.
     build.rows([(z, 1.0)], lower=1.0, upper=1.0)
     build.rows([(z.ravel(), 1.0), (np.tile(l_, n), -1.0)], upper=0.0)
-    build.rows([(n_t, 1.0), (l_, -float(min_leaf))], lower=0.0)
+    build.rows([(n_t, 1.0), (l_, -float(problem.min_leaf))], lower=0.0)
     for t in range(leaves):
         for node in np.flatnonzero(sides[t]):
             value: Terms = [(np.broadcast_to(a[node], X.shape), X), (np.full(n, b[node]), -1.0)]
@@ -106,32 +156,13 @@ def oct_h(
     return build.program()
 
 
-def baseline(classes: Array, n_classes: int, weight: Array) -> float:
-    """Return the paper's L: the errors of the most frequent class; 1 where there are none."""
-    counts = np.bincount(classes, weight, minlength=n_classes)
-    return float(counts.sum() - counts.max()) or 1.0
-
-
-def oct_h_objective(
-    X: Array, classes: Array, n_classes: int, weight: Array, complexity: float, tree: Hyperplanes
-) -> float:
-    """Return the objective of a tree, its leaves taken at their word."""
-    wrong = float(weight @ (tree.predict(X) != classes))
-    features = int((tree.weights != 0).sum())
-    return wrong / baseline(classes, n_classes, weight) + complexity * features
-
-
-def oct_h_point(
-    program: Program, X: Array, classes: Array, weight: Array, tree: Hyperplanes
-) -> Array:
+def oct_h_point(problem: ErrorProblem, program: Program, tree: Hyperplanes) -> Array:
     """Return the point of a program that stands for a tree.
 
-    Parameters
-    ----------
-    tree : Hyperplanes
-        Nodes without weights send every row to the right. It is feasible if the two sides of every
-        other node are at least mu apart in units of the L1 norm and its leaves are not too small.
+    Nodes of the tree without weights send every row to the right. The point is feasible if the two
+    sides of every other node are at least mu apart in units of the L1 norm, and no leaf too small.
     """
+    X, n_classes = problem.X, problem.counts.shape[1]
     blocks, x = program.blocks, np.zeros(len(program.cost))
     size = np.abs(tree.weights).sum(axis=1)
     used = size > 0
@@ -139,9 +170,8 @@ def oct_h_point(
     leaf = tree.leaves(tree.margins(X))
     sides = path_sides(tree.depth)[leaf]
     on_right = np.where(sides > 0, X @ a.T, np.inf).min(axis=0, initial=np.inf)
-    leaves, n_classes = blocks["c"].shape
-    z = leaf[:, None] == np.arange(leaves)
-    counts = (weight[:, None] * z).T @ (classes[:, None] == np.arange(n_classes))
+    z = leaf[:, None] == np.arange(len(tree.leaf_class))
+    counts = z.T @ problem.counts
     live = z.any(axis=0)
     c = live[:, None] & (tree.leaf_class[:, None] == np.arange(n_classes))
     values = {

@@ -9,6 +9,7 @@ from silva.estimators.kernel_forest import KernelForestClassifier, KernelForestR
 from silva.estimators.kernel_tree import KernelTreeClassifier, KernelTreeRegressor
 from silva.estimators.laplacian_svc import LaplacianSVC
 from silva.estimators.laptao import LapTAOClassifier, LapTAORegressor
+from silva.estimators.optimal_tree import OptimalTreeClassifier
 from silva.estimators.predictive_clustering import (
     PredictiveClusteringTreeClassifier,
     PredictiveClusteringTreeRegressor,
@@ -31,6 +32,7 @@ __all__ = [
     "LapTAOClassifier",
     "LapTAORegressor",
     "LaplacianSVC",
+    "OptimalTreeClassifier",
     "PredictiveClusteringTreeClassifier",
     "PredictiveClusteringTreeRegressor",
     "SelfTrainingRegressor",

@@ -1,0 +1,403 @@
+"""Good trees for OCT-H before, or without, a proof: starts, alternation, and what is possible.
+
+Minimises an `ErrorProblem`. A start is a TAO tree or a tree of hyperplanes between random rows of
+different classes. From there the nodes are improved in turn: with all others held, a node wants
+each of its rows on the side where the tree answers it better, which is a two-class problem,
+
+    minimise  sum_i care_i hinge_i + price · |a|_1-like cost of features,   |a|_1 <= 2 / mu,
+
+a linear program, repeated with care divided by the hinge so that few rows err much rather than many
+a little. `settle` turns what comes out into a tree that the program of OCT-H accepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from silva.grow import random_start
+from silva.hyperplanes import Hyperplanes
+from silva.kernels import cpu
+from silva.leaves import ClassShares
+from silva.milp import Builder
+from silva.mip_solvers import Effort, highs
+from silva.oct_h import MU, ErrorProblem
+from silva.splits import Oblique
+from silva.tao import optimise
+from silva.tree import Array, Tree
+
+SWEEPS = 8  # of the alternation from one start
+REWEIGHTINGS = 3
+SLACK = 1e-7  # the strip between two sides must be wider than mu by so much
+TAO_ALPHAS = (0.01, 0.1, 1.0)
+LARGE = 2_000_000  # entries of X beyond which linear programs of all rows take too long
+
+
+def lower_bound(problem: ErrorProblem) -> float:
+    """Return an objective that no tree can go below.
+
+    Labels of other classes at the same row are errors of any tree. Two rows that are closer than mu
+    in every column share a leaf, too: pairs of them that disagree, each row in one pair at most,
+    cost what agreeing would cost them beyond that.
+    """
+    counts, own = problem.counts, problem.weight - problem.counts.max(axis=1)
+    errors = float(own.sum())
+    free = np.ones(len(counts), bool)
+    if problem.X.size * len(problem.X) <= 100 * LARGE:
+        for i in range(len(counts)):
+            if not free[i]:
+                continue
+            near = free & (np.abs(problem.X - problem.X[i]).max(axis=1) < MU * (1.0 - SLACK))
+            near[i] = False
+            both = counts + counts[i]
+            extra = both.sum(axis=1) - both.max(axis=1) - own - own[i]
+            gain = np.where(near, extra, 0.0)
+            partner = int(gain.argmax())
+            if gain[partner] > 0:
+                errors += float(gain[partner])
+                free[[i, partner]] = False
+    return errors / problem.baseline
+
+
+def search(
+    problem: ErrorProblem,
+    seed: int,
+    starts: int,
+    enough: float,
+    stop: Callable[[], bool],
+) -> Iterator[Hyperplanes]:
+    """Yield ever better trees, the first of them a leaf.
+
+    Ends after so many starts, with a tree of an objective of no more than `enough`, or when `stop`
+    says so.
+    """
+    best = leaf_tree(problem)
+    value = problem.objective(best)
+    yield best
+    for number in range(starts):
+        if value <= enough + SLACK or stop():
+            return
+        for tree in _from_start(problem, _start(problem, seed, number), number % 4 < 2, stop):
+            found = problem.objective(tree)
+            if found < value - SLACK:
+                best, value = tree, found
+                yield best
+
+
+def leaf_tree(problem: ErrorProblem) -> Hyperplanes:
+    """Return the tree that answers the most frequent class, with no node in use."""
+    nodes = 2**problem.depth - 1
+    label = int(problem.counts.sum(axis=0).argmax())
+    weights = np.zeros((nodes, problem.X.shape[1]))
+    return Hyperplanes(weights, np.full(nodes, -1.0), np.full(nodes + 1, label))
+
+
+# ---- starts -------------------------------------------------------------------------------------
+
+
+def _start(problem: ErrorProblem, seed: int, number: int) -> Hyperplanes:
+    """Return a first tree: every other time by TAO, else of hyperplanes between rows."""
+    if number % 2 == 0 or problem.depth > 4:
+        alpha = TAO_ALPHAS[number // 2 % len(TAO_ALPHAS)]
+        return complete(_tao_tree(problem, alpha, seed + number), problem.depth)
+    rng = np.random.default_rng([seed, number])
+    nodes = 2**problem.depth - 1
+    weights, thresholds = np.zeros((nodes, problem.X.shape[1])), np.full(nodes, -1.0)
+    label = problem.counts.argmax(axis=1)
+    tree = Hyperplanes(weights, thresholds, np.zeros(nodes + 1, int))
+    node = np.zeros(len(problem.X), int)
+    for b in range(nodes):
+        rows = np.flatnonzero(node == b)
+        first = rng.permutation(rows)
+        others = first[label[first] != label[first[0]]] if len(first) else first
+        if len(others):
+            one, other = problem.X[first[0]], problem.X[others[0]]
+            weights[b] = one - other
+            thresholds[b] = weights[b] @ (one + other) / 2
+        node[rows] = 2 * b + 1 + (problem.X[rows] @ weights[b] - thresholds[b] > 0)
+    return relabel(problem, tree)
+
+
+def _tao_tree(problem: ErrorProblem, alpha: float, seed: int) -> Tree:
+    """Return a TAO tree of the rows."""
+    row, label = np.nonzero(problem.counts)
+    X, weight = problem.X[row], problem.counts[row, label]
+    begin = np.array([0, problem.counts.shape[1]], np.int32)
+    leaves = ClassShares(np.ascontiguousarray(label[:, None], np.int32), begin)
+    rows = cpu.prepare(X, 1, weight)
+    start = random_start(cpu, rows, leaves, "means", problem.depth, seed % 2**31, weight)
+    split = Oblique(alpha, 0.1 * alpha)
+    weight32 = weight.astype(np.float32)
+    return optimise(cpu, X, rows, start, leaves, split, weight32, max_iter=20, tol=1e-4).tree
+
+
+def complete(tree: Tree, depth: int) -> Hyperplanes:
+    """Return a tree of at most this depth as a complete one; nodes that it lacks go right."""
+    nodes = 2**depth - 1
+    weights, thresholds = np.zeros((nodes, tree.n_features)), np.full(nodes, -1.0)
+    leaf_class = np.zeros(nodes + 1, int)
+    dense, leaf_index = tree.coefficients.toarray(), tree.leaf_index
+    waiting = [(0, 0)]
+    while waiting:
+        source, place = waiting.pop()
+        if place >= nodes:
+            leaf_class[place - nodes] = tree.values[leaf_index[source]].argmax()
+        elif tree.left[source] < 0:
+            waiting.append((source, 2 * place + 2))
+            waiting.append((source, 2 * place + 1))
+        else:
+            weights[place], thresholds[place] = dense[source], tree.threshold[source]
+            waiting.append((int(tree.left[source]), 2 * place + 1))
+            waiting.append((int(tree.right[source]), 2 * place + 2))
+    return Hyperplanes(weights, thresholds, leaf_class)
+
+
+# ---- alternation --------------------------------------------------------------------------------
+
+
+def _from_start(
+    problem: ErrorProblem, tree: Hyperplanes, balanced: bool, stop: Callable[[], bool]
+) -> Iterator[Hyperplanes]:
+    """Yield the settled trees on the way down from a start.
+
+    `balanced`: at first, the two sides of a node count the same, however many rows want them.
+    """
+    settled = settle(problem, tree)
+    yield settled
+    if problem.X.size > LARGE:
+        return
+    value = problem.objective(settled)
+    for _ in range(SWEEPS):
+        if stop():
+            return
+        for b in reversed(range(len(tree.thresholds))):
+            tree = _improve(problem, tree, b, balanced)
+        settled = settle(problem, tree)
+        found = problem.objective(settled)
+        yield settled
+        if found >= value - SLACK:
+            return
+        value = found
+
+
+def _improve(problem: ErrorProblem, tree: Hyperplanes, b: int, balanced: bool) -> Hyperplanes:
+    """Return the tree with node b fitted to what the others make of its rows."""
+    margins = tree.margins(problem.X)
+    rows = np.flatnonzero(_passes(tree, margins, b))
+    if not len(rows):
+        return tree
+    tree = _two_answers(problem, tree, b, rows)
+    forced = np.repeat(margins[rows, :][None], 2, axis=0)
+    forced[0, :, b], forced[1, :, b] = -1.0, 1.0
+    left, right = (
+        problem.counts[rows, tree.leaf_class[tree.leaves(way)]] for way in forced
+    )  # labels that each side gets right
+    care = np.abs(right - left)
+    rows, right_side, care = rows[care > 0], (right > left)[care > 0], care[care > 0]
+    if not len(rows):
+        return tree
+    weights, thresholds = tree.weights.copy(), tree.thresholds.copy()
+    if right_side.all() or not right_side.any():
+        weights[b], thresholds[b] = 0.0, -1.0 if right_side.all() else 1.0
+    else:
+        price = problem.complexity * problem.baseline
+        first = care
+        if balanced:
+            sums = np.where(right_side, care[right_side].sum(), care[~right_side].sum())
+            first = care * (0.5 * care.sum() / sums)
+        weights[b], thresholds[b] = _fit_node(problem.X[rows], right_side, first, care, price)
+    return relabel(problem, Hyperplanes(weights, thresholds, tree.leaf_class))
+
+
+def _two_answers(problem: ErrorProblem, tree: Hyperplanes, b: int, rows: Array) -> Hyperplanes:
+    """Return the tree with different classes at the leaves of node b, which else had no say."""
+    first = 2 * b + 1 - len(tree.thresholds)
+    if first < 0 or tree.leaf_class[first] != tree.leaf_class[first + 1]:
+        return tree
+    leaf_class = tree.leaf_class.copy()
+    leaf_class[first : first + 2] = np.argsort(-problem.counts[rows].sum(axis=0), kind="stable")[:2]
+    return Hyperplanes(tree.weights, tree.thresholds, leaf_class)
+
+
+def _passes(tree: Hyperplanes, margins: Array, b: int) -> Array:
+    """Return the mask of the rows that reach node b."""
+    passes = np.ones(len(margins), bool)
+    while b > 0:
+        parent = (b - 1) // 2
+        passes &= (margins[:, parent] > 0) == (b == 2 * parent + 2)
+        b = parent
+    return passes
+
+
+def relabel(problem: ErrorProblem, tree: Hyperplanes) -> Hyperplanes:
+    """Return the tree with the most frequent class at each leaf.
+
+    A leaf without rows answers the class that the tree does worst: that gives it something to win.
+    """
+    leaf = tree.leaves(tree.margins(problem.X))
+    totals = np.zeros((len(tree.leaf_class), problem.counts.shape[1]))
+    np.add.at(totals, leaf, problem.counts)
+    label = totals.argmax(axis=1)
+    right = np.bincount(label, totals.max(axis=1), minlength=totals.shape[1])
+    worst = int((totals.sum(axis=0) - right).argmax())
+    return Hyperplanes(tree.weights, tree.thresholds, np.where(totals.any(axis=1), label, worst))
+
+
+def _fit_node(
+    X: Array, right: Array, first: Array, care: Array, price: float
+) -> tuple[Array, float]:
+    """Return a hyperplane for two sides of rows, few of them, by `care`, on the wrong one.
+
+    `first` takes the place of `care` in the first linear program.
+    """
+    n, p = X.shape
+    sign = np.where(right, 1.0, -1.0)
+    cost, each = first, np.full(p, price)
+    w, g = np.zeros(p), 0.0
+    for _ in range(REWEIGHTINGS):
+        build = Builder()
+        up = build.variables("up", p, 0.0, np.inf, cost=each)
+        down = build.variables("down", p, 0.0, np.inf, cost=each)
+        threshold = build.variables("threshold", 1, -np.inf, np.inf)
+        hinge = build.variables("hinge", n, 0.0, np.inf, cost=cost)
+        signed = sign[:, None] * X
+        build.rows([
+            (np.broadcast_to(up, X.shape), signed), (np.broadcast_to(down, X.shape), -signed),
+            (np.repeat(threshold, n), -sign), (hinge, 1.0),
+        ], lower=1.0)  # fmt: skip
+        build.rows([(np.concatenate([up, down])[None], 1.0)], upper=1.99 / MU)
+        x = highs(build.program(), Effort()).x
+        if x is None:
+            break
+        w, g, error = x[up] - x[down], float(x[threshold[0]]), x[hinge]
+        if (error <= SLACK).all() and price == 0.0:
+            break
+        cost, each = care / (error + 0.1), price / (np.abs(w) + 0.1)
+    w[np.abs(w) <= 1e-9 * np.abs(w).max(initial=0.0)] = 0.0
+    return w, g
+
+
+# ---- trees that the program accepts -------------------------------------------------------------
+
+
+def settle(problem: ErrorProblem, tree: Hyperplanes) -> Hyperplanes:
+    """Return a tree like the given one, whose nodes can be what the program of OCT-H wants.
+
+    The two sides of every node in use are as far apart as a hyperplane of its features can keep
+    them, at least mu; no leaf has too few labels; a node that does not pay for its features is not
+    used, and then sends all rows to the right.
+    """
+    done = leaf_tree(problem)
+    price = problem.complexity * problem.baseline
+    nodes = len(done.thresholds)
+
+    def end(place: int, rows: Array) -> float:
+        totals = problem.counts[rows].sum(axis=0)
+        span = [place]
+        for node in span:
+            if node >= nodes:
+                done.leaf_class[node - nodes] = totals.argmax()
+            else:
+                done.weights[node], done.thresholds[node] = 0.0, -1.0
+                span += [2 * node + 1, 2 * node + 2]
+        return float(totals.sum() - totals.max())
+
+    def put(source: int, place: int, rows: Array) -> float:
+        as_leaf = end(place, rows)
+        if source >= nodes or place >= nodes or as_leaf == 0.0:
+            return as_leaf
+        right = problem.X[rows] @ tree.weights[source] - tree.thresholds[source] > 0
+        if right.all() or not right.any():
+            return put(2 * source + 1 + int(right.all()), place, rows)
+        plane = _divide(problem, rows, right, tree.weights[source])
+        if plane is None:
+            return as_leaf
+        weights, threshold, right = plane
+        heavy = problem.weight[rows]
+        if min(heavy[right].sum(), heavy[~right].sum()) < problem.min_leaf:
+            return as_leaf
+        value = price * int((weights != 0).sum())
+        value += put(2 * source + 1, 2 * place + 1, rows[~right])
+        value += put(2 * source + 2, 2 * place + 2, rows[right])
+        if value >= as_leaf - SLACK:
+            return end(place, rows)
+        done.weights[place], done.thresholds[place] = weights, threshold
+        return value
+
+    put(0, 0, np.arange(len(problem.X)))
+    return done
+
+
+def _divide(
+    problem: ErrorProblem, rows: Array, right: Array, weights: Array
+) -> tuple[Array, float, Array] | None:
+    """Return a hyperplane with these sides, or nearly, and its sides; None where there is none."""
+    X = problem.X[rows]
+    used = np.flatnonzero(weights) if problem.complexity > 0 else np.arange(X.shape[1])
+    size = float(np.abs(weights).sum())
+    if problem.X.size <= LARGE:
+        found = separate(X[:, used], right)
+        if found is not None and problem.complexity > 0:
+            used, found = _fewer_features(X, right, used, found)
+        if found is not None:
+            full = np.zeros(X.shape[1])
+            full[used] = found[0]
+            return full, found[1], right
+    # too close: move the threshold to the nearest gap that is wide enough
+    value = X @ (weights / size)
+    order = np.sort(value)
+    gap = np.flatnonzero(np.diff(order) >= MU * (1.0 + SLACK))
+    if not len(gap):
+        return None
+    middle = (order[gap] + order[gap + 1]) / 2
+    now = (value[right].min() + value[~right].max()) / 2
+    threshold = float(middle[np.abs(middle - now).argmin()])
+    return weights / size, threshold, value > threshold
+
+
+def separate(X: Array, right: Array) -> tuple[Array, float] | None:
+    """Return the hyperplane of L1 norm 1 that keeps two sides farthest apart.
+
+    None where that is less than mu.
+    """
+    n, p = X.shape
+    sign = np.where(right, 1.0, -1.0)
+    signed = sign[:, None] * X
+    build = Builder()
+    up = build.variables("up", p, 0.0, 1.0)
+    down = build.variables("down", p, 0.0, 1.0)
+    threshold = build.variables("threshold", 1, -1.0, 1.0)
+    room = build.variables("room", 1, -2.0, 2.0, cost=-1.0)
+    build.rows([
+        (np.broadcast_to(up, X.shape), signed), (np.broadcast_to(down, X.shape), -signed),
+        (np.repeat(threshold, n), -sign), (np.repeat(room, n), -1.0),
+    ], lower=0.0)  # fmt: skip
+    build.rows([(np.concatenate([up, down])[None], 1.0)], upper=1.0)
+    x = highs(build.program(), Effort()).x
+    if x is None:
+        return None
+    w = x[up] - x[down]
+    w[np.abs(w) <= 1e-9] = 0.0
+    size = float(np.abs(w).sum())
+    if size == 0.0:
+        return None
+    value = X @ (w / size)
+    low, high = float(value[~right].max()), float(value[right].min())
+    return (w / size, (low + high) / 2) if high - low >= MU * (1.0 + SLACK) else None
+
+
+def _fewer_features(
+    X: Array, right: Array, used: Array, found: tuple[Array, float]
+) -> tuple[Array, tuple[Array, float]]:
+    """Return a separation by fewer features: the weakest goes, as long as one is left."""
+    used, w = used[found[0] != 0], found[0][found[0] != 0]
+    found = (w, found[1])
+    for feature in used[np.argsort(np.abs(w))]:
+        rest = used[used != feature]
+        if not len(rest):
+            break
+        smaller = separate(X[:, rest], right)
+        if smaller is not None:
+            used, found = rest[smaller[0] != 0], (smaller[0][smaller[0] != 0], smaller[1])
+    return used, found

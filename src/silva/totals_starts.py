@@ -1,0 +1,301 @@
+"""Where the search for trees with class totals starts: an opinion, a TAO tree, an alternation.
+
+An `Opinion` is what is thought of the unlabelled rows: scores for each class, from any model, and
+the classes that follow from them if the totals are to be exact. It decides nothing: of the trees
+that meet all constraints, those that agree with it are preferred.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import rankdata
+
+from silva.grow import random_start
+from silva.hyperplanes import (
+    Hyperplanes,
+    TotalsProblem,
+    alternating_leaves,
+    assigned_leaves,
+    leaf_errors,
+    path_sides,
+    score,
+)
+from silva.kernels import cpu
+from silva.leaves import ClassShares
+from silva.oct_search import complete
+from silva.splits import Oblique
+from silva.tao import optimise
+from silva.totals_planes import SATURATION, Space, fitted_plane, nearest_plane
+from silva.tree import Array, Tree
+
+SOURCES = ("guide", "pair", "column", "random", "opinion")
+SOURCE_SHARES = (0.3, 0.2, 0.2, 0.1, 0.2)
+HARDENING = 4  # rounds of moving planes until the labels are right
+
+
+@dataclass(frozen=True, eq=False)
+class Opinion:
+    """What is thought of the unlabelled rows.
+
+    Attributes
+    ----------
+    scores : array of shape (rows, classes)
+        Larger is likelier.
+    wanted : int array of shape (rows,)
+        Class of each row, the totals exact.
+    confidence : array of shape (rows,)
+        How sure that is among the rows of the class; 1 on average.
+    """
+
+    scores: Array
+    wanted: Array
+    confidence: Array
+
+    @staticmethod
+    def of(scores: Array, totals: Array) -> Opinion:
+        """Read scores: rows choose their best class in order of confidence, while there is room."""
+        wanted = fill_totals(scores, totals)
+        rows = np.arange(len(scores))
+        others = np.where(np.arange(scores.shape[1]) == wanted[:, None], -np.inf, scores)
+        margin = scores[rows, wanted] - others.max(axis=1)
+        confidence = np.zeros(len(scores))
+        for label in np.unique(wanted):
+            own = wanted == label
+            confidence[own] = rankdata(margin[own]) / own.sum()
+        return Opinion(scores, wanted, confidence / max(confidence.mean(), 1e-12))
+
+    def preference(self, rows: Array, left: int, right: int) -> Array:
+        """Return how much rows like one class better than another, as ranks from 0 to 1."""
+        return np.asarray(rankdata(self.scores[rows, left] - self.scores[rows, right]) / len(rows))
+
+    def disturbed(self, totals: Array, noise: float, rng: np.random.Generator) -> Array:
+        """Return the classes wanted after some noise, the totals still exact."""
+        ranks = np.column_stack([rankdata(column) / len(column) for column in self.scores.T])
+        return fill_totals(ranks + noise * rng.random(ranks.shape), totals)
+
+
+def fill_totals(scores: Array, totals: Array) -> Array:
+    """Return classes with exact totals: the surest rows choose first, while there is room.
+
+    With two classes these are the rows of the highest difference of scores.
+    """
+    room = np.array(totals, int)
+    sorted_scores = np.sort(scores, axis=1)
+    sureness = sorted_scores[:, -1] - sorted_scores[:, -2]
+    ranking = np.argsort(-scores, axis=1, kind="stable")
+    wanted = np.empty(len(scores), int)
+    for row in np.argsort(-sureness, kind="stable"):
+        label = next(label for label in ranking[row] if room[label] > 0)
+        wanted[row] = label
+        room[label] -= 1
+    return wanted
+
+
+def guiding_tree(
+    problem: TotalsProblem, opinion: Opinion, rng: np.random.Generator, disturbed: bool
+) -> Hyperplanes:
+    """Return a TAO tree of labelled rows and opinion; disturbed ones differ from call to call."""
+    wanted, weight = opinion.wanted, opinion.confidence + 1e-3
+    if disturbed:
+        wanted = opinion.disturbed(problem.totals, 0.3, rng)
+        weight = weight * rng.exponential(size=len(weight)) + 1e-6
+    known = max(1.0, 0.3 * len(wanted) / len(problem.labelled)) * rng.choice([1.0, 3.0, 10.0])
+    X = np.concatenate([problem.labelled, problem.unlabelled])
+    label = np.concatenate([problem.classes, wanted])
+    weight = np.concatenate([np.full(len(problem.labelled), known), weight])
+    alpha = float(rng.choice([0.05, 0.5, 3.0]))
+    tree = tao_tree(
+        X, label, weight, problem.n_classes, problem.depth, alpha, int(rng.integers(2**31))
+    )
+    return complete(tree, problem.depth)
+
+
+def tao_tree(
+    X: Array, label: Array, weight: Array, n_classes: int, depth: int, alpha: float, seed: int
+) -> Tree:
+    """Return a TAO tree."""
+    leaves = ClassShares(
+        np.ascontiguousarray(label[:, None], np.int32), np.array([0, n_classes], np.int32)
+    )
+    rows = cpu.prepare(X, 1, weight)
+    start = random_start(cpu, rows, leaves, "means", depth, seed, weight)
+    split = Oblique(alpha, 0.1 * alpha)
+    weight32 = weight.astype(np.float32)
+    return optimise(cpu, X, rows, start, leaves, split, weight32, max_iter=10, tol=1e-4).tree
+
+
+def proposed_direction(
+    opinion: Opinion,
+    space: Space,
+    U: Array,
+    guide: Hyperplanes,
+    b: int,
+    mask: Array,
+    rng: np.random.Generator,
+) -> tuple[Array, float]:
+    """Draw a direction for node b, and the share of its rows that goes left."""
+    rows, p = np.flatnonzero(mask), U.shape[1]
+    share = float(rng.uniform(0.1, 0.9))
+    source = rng.choice(SOURCES, p=SOURCE_SHARES)
+    if source == "guide" and guide.used[b]:
+        w = guide.weights[b] / np.abs(guide.weights[b] * space.spread).max()
+        if rng.random() < 0.5:
+            beyond = U[rows] @ guide.weights[b] > guide.thresholds[b]
+            share = float(np.clip(1.0 - beyond.mean(), 0.02, 0.98))
+        noise = rng.normal(size=p) * (rng.random(p) < 0.5) / space.spread
+        return w + rng.choice([0.0, 0.05, 0.2]) * noise, share
+    if source == "opinion":
+        labels = opinion.wanted[rows]
+        weight = opinion.confidence[rows] * rng.exponential(size=len(rows)) + 1e-9
+        fitted = fitted_plane(space, U[rows], labels != rng.choice(labels), weight)
+        if fitted is not None:
+            return fitted[0], share
+    if source == "pair":
+        one, other = rng.choice(rows, 2, replace=False)
+        w = (U[one] - U[other]) / space.spread**2
+        if np.abs(w).max() > 0:
+            return w, share
+    w = rng.normal(size=p) / space.spread
+    if source != "random":
+        j = rng.integers(p)
+        w *= 0.02
+        w[j] += rng.choice([-1.0, 1.0]) / space.spread[j]
+    return w, share
+
+
+# ---- alternation, for two classes ---------------------------------------------------------------
+
+
+def alternated(
+    problem: TotalsProblem,
+    opinion: Opinion,
+    space: Space,
+    guide: Hyperplanes,
+    rng: np.random.Generator,
+) -> tuple[Hyperplanes, Array] | None:
+    """Alternate between the leaves of all rows and the planes of all nodes.
+
+    The unlabelled rows take the classes that the tree gives them, corrected so that the totals are
+    exact and mixed with the opinion; each row, the leaf of its class where it errs least; each
+    plane, the fit to the sides that follow, moved until the labelled rows are right. Returns the
+    tree and the sides of the labelled rows at each node (0 where they do not pass), or None if some
+    label stays wrong.
+    """
+    U, n, m = problem.unlabelled, len(problem.labelled), len(problem.unlabelled)
+    X = np.concatenate([problem.labelled, U])
+    sides = path_sides(problem.depth)
+    tree = _first_tree(problem, opinion, space, guide, rng)
+    mixing = rng.choice([0.0, 0.3, 0.7])
+    factor = np.exp(rng.uniform(0.0, np.log(SATURATION / 2))) if rng.random() < 0.5 else 1.0
+    likes = rankdata(opinion.scores[:, 0] - opinion.scores[:, 1]) / m
+    for _ in range(int(rng.integers(2, 6))):
+        margins = tree.margins(U)
+        size = np.where(tree.used, np.median(np.abs(margins), axis=0) + 1e-9, 1.0)
+        scaled = Hyperplanes(tree.weights / size[:, None], tree.thresholds / size, tree.leaf_class)
+        last = len(tree.thresholds) // 2 + scaled.leaves(margins) // 2
+        own = np.clip(margins[np.arange(m), last] / size[last], -1e6, 1e6)
+        first = (1.0 - mixing) * rankdata(-own) / m + mixing * likes
+        wanted = fill_totals(np.column_stack([first, 1.0 - first]), problem.totals)
+        label = np.concatenate([problem.classes, wanted])
+        errors = leaf_errors(scaled, scaled.margins(X))
+        leaf = np.where(label[:, None] == tree.leaf_class, errors, np.inf).argmin(axis=1)
+        weight = rng.exponential(size=n + m)
+        weight[:n] *= 1.0 + 0.3 * m / n
+        tree = _refitted(space, X, n, tree, sides[leaf], weight, factor)
+    return _hardened(problem, space, tree)
+
+
+def _first_tree(
+    problem: TotalsProblem,
+    opinion: Opinion,
+    space: Space,
+    guide: Hyperplanes,
+    rng: np.random.Generator,
+) -> Hyperplanes:
+    """Draw the branches, and fit the nodes below them to the opinion."""
+    U, nodes = problem.unlabelled, 2**problem.depth - 1
+    weights, thresholds = np.zeros((nodes, problem.n_features)), np.ones(nodes)
+    masks = [np.ones(len(U), bool)]
+    for b in range(nodes):
+        mask = masks[b]
+        if b < nodes // 2:
+            if mask.sum() > 3:
+                w, share = proposed_direction(opinion, space, U, guide, b, mask, rng)
+                weights[b] = 0.9 * space.filled(w)
+                thresholds[b] = np.quantile(U[mask] @ weights[b], share)
+            beyond = U @ weights[b] > thresholds[b]
+            masks += [mask & ~beyond, mask & beyond]
+            continue
+        right = opinion.wanted[mask] == 1
+        fitted = fitted_plane(space, U[mask], right, opinion.confidence[mask] + 1e-9)
+        if fitted is None:
+            thresholds[b] = -1.0 if right.mean() > 0.5 else 1.0
+        else:
+            weights[b], thresholds[b] = _sized(space, *fitted)
+    return Hyperplanes(weights, thresholds, alternating_leaves(problem.depth))
+
+
+def _refitted(
+    space: Space, X: Array, n: int, tree: Hyperplanes, sides: Array, weight: Array, factor: float
+) -> Hyperplanes:
+    """Return the tree with every plane fitted to the sides of its rows, the first n labelled."""
+    weights, thresholds = tree.weights.copy(), tree.thresholds.copy()
+    for b in range(len(thresholds)):
+        rows = np.flatnonzero(sides[:, b])
+        if len(rows) < 2:
+            continue
+        side = sides[rows, b].astype(float)
+        if (side == side[0]).all():
+            weights[b], thresholds[b] = 0.0, -side[0]
+            continue
+        fitted = fitted_plane(space, X[rows], side > 0, weight[rows])
+        if fitted is None:
+            continue
+        w, threshold = _sized(space, *fitted)
+        if factor > 1.0:
+            w = 0.95 * space.saturated(w, factor)
+            left = int((side < 0).sum())
+            threshold = float(np.sort(X[rows] @ w)[min(left, len(rows) - 1)])
+        known = rows < n
+        plane = nearest_plane(space, w, threshold, X[rows[known]], side[known])
+        if plane is not None and np.abs(plane.weights).max() > 1e-9:
+            weights[b], thresholds[b] = plane.weights, plane.threshold
+    return Hyperplanes(weights, thresholds, tree.leaf_class)
+
+
+def _hardened(
+    problem: TotalsProblem, space: Space, tree: Hyperplanes
+) -> tuple[Hyperplanes, Array] | None:
+    """Move the planes until every labelled row is right, each in the leaf where it errs least."""
+    sides = path_sides(problem.depth)
+    for _ in range(HARDENING):
+        errors = leaf_errors(tree, tree.margins(problem.labelled))
+        wanted = sides[assigned_leaves(problem, tree, errors)]
+        weights, thresholds = tree.weights.copy(), tree.thresholds.copy()
+        for b in range(len(thresholds)):
+            rows = np.flatnonzero(wanted[:, b])
+            side = wanted[rows, b].astype(float)
+            if not len(rows):
+                continue
+            if not tree.used[b] and (side == side[0]).all():
+                thresholds[b] = -side[0]
+                continue
+            plane = nearest_plane(space, weights[b], thresholds[b], problem.labelled[rows], side)
+            if plane is None:
+                continue
+            if np.abs(plane.weights).max() > 1e-9:
+                weights[b], thresholds[b] = plane.weights, plane.threshold
+            else:
+                weights[b], thresholds[b] = 0.0, -1.0 if side.sum() > 0 else 1.0
+        tree = Hyperplanes(weights, thresholds, tree.leaf_class)
+        if score(problem, tree).labelled_error <= 1e-6:
+            return tree, wanted
+    return None
+
+
+def _sized(space: Space, w: Array, threshold: float) -> tuple[Array, float]:
+    """Return the plane nearly as long as the box allows, with room to move."""
+    scale = 0.9 * space.box / np.abs(w).max()
+    return scale * w, scale * threshold

@@ -1,11 +1,11 @@
 // The door between Python and the core: arrays are typed here, documented in silva/kernels/cpu.py.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <variant>
 
+#include "arrays.hpp"
 #include "clustering_split.hpp"
 #include "conjugate_gradients.hpp"
 #include "kernel_bindings.hpp"
@@ -20,25 +20,6 @@ using namespace nb::literals;
 
 namespace silva {
 namespace {
-
-template <class T>
-using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using In2 = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Out = nb::ndarray<nb::numpy, T>;
-
-template <class T>
-Out<T> to_numpy(std::vector<T> values, std::vector<std::size_t> shape = {}) {
-  if (shape.empty()) shape = {values.size()};
-  auto* kept = new std::vector<T>(std::move(values));
-  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return Out<T>(kept->data(), shape.size(), shape.data(), owner);
-}
-template <class T, class A>
-std::vector<T> to_vector(const A& array) {
-  return std::vector<T>(array.data(), array.data() + array.size());
-}
 
 struct RowStore {
   std::variant<std::shared_ptr<const DenseRows<float>>,

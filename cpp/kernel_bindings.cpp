@@ -2,11 +2,11 @@
 // silva/membership.py.
 #include "kernel_bindings.hpp"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
 
+#include "arrays.hpp"
 #include "kernel_growth.hpp"
 #include "membership.hpp"
 
@@ -15,19 +15,6 @@ using namespace nb::literals;
 
 namespace silva {
 namespace {
-
-template <class T>
-using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using In2 = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-template <class T>
-nb::ndarray<nb::numpy, T> give(std::vector<T> values, std::vector<std::size_t> shape = {}) {
-  if (shape.empty()) shape = {values.size()};
-  auto* kept = new std::vector<T>(std::move(values));
-  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::ndarray<nb::numpy, T>(kept->data(), shape.size(), shape.data(), owner);
-}
 
 KernelShape shape_named(bool uniform) {
   return uniform ? KernelShape::uniform() : KernelShape::gaussian();
@@ -62,10 +49,10 @@ KernelRows* kernel_rows(In2<double> columns, In2<float> coordinates, In2<float> 
   return rows.release();
 }
 
-nb::tuple give_nodes(GrownNodes&& nodes) {
-  return nb::make_tuple(give(std::move(nodes.left)), give(std::move(nodes.right)),
-                        give(std::move(nodes.feature)), give(std::move(nodes.threshold)),
-                        give(std::move(nodes.weight)), give(std::move(nodes.gain)));
+nb::tuple nodes_to_numpy(GrownNodes&& nodes) {
+  return nb::make_tuple(to_numpy(std::move(nodes.left)), to_numpy(std::move(nodes.right)),
+                        to_numpy(std::move(nodes.feature)), to_numpy(std::move(nodes.threshold)),
+                        to_numpy(std::move(nodes.weight)), to_numpy(std::move(nodes.gain)));
 }
 
 // Trees share threads; a single tree has them all.
@@ -94,7 +81,7 @@ nb::list grow_kernel_trees(const KernelRows& rows, const GrowthLimits& limits, b
     }
   }
   nb::list out;
-  for (GrownNodes& nodes : grown) out.append(give_nodes(std::move(nodes)));
+  for (GrownNodes& nodes : grown) out.append(nodes_to_numpy(std::move(nodes)));
   return out;
 }
 
@@ -120,15 +107,13 @@ nb::tuple bind_membership(In2<double> x, In<std::int32_t> left, In<std::int32_t>
     found = memberships(arrays.tree(), shape_named(uniform), bandwidth.data(), x.data(), x.shape(0),
                         x.shape(1), team);
   }
-  return nb::make_tuple(give(std::move(found.begin)), give(std::move(found.leaf)),
-                        give(std::move(found.part)));
+  return nb::make_tuple(to_numpy(std::move(found.begin)), to_numpy(std::move(found.leaf)),
+                        to_numpy(std::move(found.part)));
 }
 
-nb::ndarray<nb::numpy, double> bind_blend(In2<double> x, In<std::int32_t> left,
-                                          In<std::int32_t> right, In<std::int32_t> feature,
-                                          In<double> threshold, In<std::int32_t> leaf_index,
-                                          In<double> bandwidth, bool uniform, In2<double> value,
-                                          int threads) {
+Out<double> bind_blend(In2<double> x, In<std::int32_t> left, In<std::int32_t> right,
+                       In<std::int32_t> feature, In<double> threshold, In<std::int32_t> leaf_index,
+                       In<double> bandwidth, bool uniform, In2<double> value, int threads) {
   const TreeArrays arrays{left, right, feature, threshold, leaf_index};
   std::vector<double> answer;
   {
@@ -137,7 +122,7 @@ nb::ndarray<nb::numpy, double> bind_blend(In2<double> x, In<std::int32_t> left,
     answer = blend(arrays.tree(), shape_named(uniform), bandwidth.data(), x.data(), x.shape(0),
                    x.shape(1), value.data(), value.shape(1), team);
   }
-  return give(std::move(answer), {x.shape(0), value.shape(1)});
+  return to_numpy(std::move(answer), {x.shape(0), value.shape(1)});
 }
 
 }  // namespace
@@ -146,7 +131,7 @@ void bind_kernel_trees(nb::module_& m) {
   nb::class_<KernelRows>(m, "KernelRows").def("bins", [](const KernelRows& rows) {
     std::vector<std::int32_t> bins;
     for (const auto& centre : rows.centre) bins.push_back(static_cast<std::int32_t>(centre.size()));
-    return give(std::move(bins));
+    return to_numpy(std::move(bins));
   });
   nb::class_<GrowthLimits>(m, "GrowthLimits")
       .def(

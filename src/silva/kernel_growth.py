@@ -169,6 +169,12 @@ class GrownTree:
     tree: Tree
     gain: Array
 
+    @property
+    def column_gains(self) -> Array:
+        """What the splits of each column gained together."""
+        tree = self.tree
+        return np.bincount(tree.coefficients.indices, self.gain[~tree.is_leaf], tree.n_features)
+
 
 def prepare(
     X: Array,

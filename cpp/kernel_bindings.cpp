@@ -137,16 +137,18 @@ void bind_kernel_trees(nb::module_& m) {
       .def(
           "__init__",
           [](GrowthLimits* self, double supervision, double ccp_alpha, double min_weight_leaf,
+             std::size_t min_rows_leaf, std::size_t min_labelled_leaf, bool stop_pure,
              std::size_t max_depth, std::size_t max_leaf_nodes, std::size_t max_features,
              std::size_t max_tries, bool random_thresholds, bool exact,
              std::size_t max_candidates) {
-            new (self)
-                GrowthLimits{supervision,  ccp_alpha, min_weight_leaf,   max_depth, max_leaf_nodes,
-                             max_features, max_tries, random_thresholds, exact,     max_candidates};
+            new (self) GrowthLimits{supervision,       ccp_alpha, min_weight_leaf,   min_rows_leaf,
+                                    min_labelled_leaf, stop_pure, max_depth,         max_leaf_nodes,
+                                    max_features,      max_tries, random_thresholds, exact,
+                                    max_candidates};
           },
-          nb::kw_only(), "supervision"_a, "ccp_alpha"_a, "min_weight_leaf"_a, "max_depth"_a,
-          "max_leaf_nodes"_a, "max_features"_a, "max_tries"_a, "random_thresholds"_a, "exact"_a,
-          "max_candidates"_a);
+          nb::kw_only(), "supervision"_a, "ccp_alpha"_a, "min_weight_leaf"_a, "min_rows_leaf"_a,
+          "min_labelled_leaf"_a, "stop_pure"_a, "max_depth"_a, "max_leaf_nodes"_a, "max_features"_a,
+          "max_tries"_a, "random_thresholds"_a, "exact"_a, "max_candidates"_a);
   m.def("kernel_rows", &kernel_rows, "columns"_a, "coordinates"_a, "targets"_a, "labelled"_a,
         "weight"_a, "bandwidth"_a, "single"_a, "max_bins"_a, "finest"_a, "threads"_a,
         nb::rv_policy::take_ownership);

@@ -110,6 +110,10 @@ class Grower {
     constexpr double kPure = 1e-12;
     const double loss = node_->loss();
     if (loss <= kPure || loss * (1 + 1e-5) < limits_.ccp_alpha) return {};
+    if (node_->count() < 2 * limits_.min_rows_leaf ||
+        node_->labelled().size() < 2 * limits_.min_labelled_leaf)
+      return {};
+    if (limits_.stop_pure && limits_.supervision > 0 && node_->labels_agree()) return {};
     columns_ = rows_.varying;
     const std::size_t step = std::min(limits_.max_features, columns_.size());
     const std::size_t tries = std::min(limits_.max_tries, columns_.size());

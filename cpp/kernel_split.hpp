@@ -59,11 +59,14 @@ class CrispSearch {
     norms(0, rows.coordinate_width, coordinates_);
     norms(rows.coordinate_width, node.labelled().empty() ? 0 : rows.target_width, targets_);
     double mass = 0, labelled = 0;
+    std::size_t labelled_rows = 0;
     for (std::size_t s = 0; s < count; ++s) {
       mass += members_.mass[group(s)];
       labelled += members_.labelled[group(s)];
-      gain_[from_right ? group(s) - 1 : s] =
-          node.gain(mass, labelled, coordinates_[s], targets_[s]);
+      labelled_rows += members_.labelled_rows[group(s)];
+      if (node.may_count(end_[s], labelled_rows))
+        gain_[from_right ? group(s) - 1 : s] =
+            node.gain(mass, labelled, coordinates_[s], targets_[s]);
     }
   }
 
@@ -117,8 +120,13 @@ class RandomThreshold {
       count += left;
       mass += left ? node.mass(i) : 0.0;
     }
-    for (std::uint32_t i : node.labelled()) labelled += value_[i] < threshold ? node.mass(i) : 0.0;
-    if (!node.may_cut(mass)) return -1;
+    std::size_t labelled_rows = 0;
+    for (std::uint32_t i : node.labelled()) {
+      const bool left = value_[i] < threshold;
+      labelled += left ? node.mass(i) : 0.0;
+      labelled_rows += left;
+    }
+    if (!node.may_cut(mass) || !node.may_count(count, labelled_rows)) return -1;
     const auto norm = [&](std::size_t begin, std::size_t width) {
       double square = 0;
       simd().sweeps.norms(node.centred() + begin, rows.stride, width, place_.data(), &count, 1,

@@ -23,14 +23,16 @@ from silva import TAOTreeRegressor, export_text
 from silva.estimators.laplacian_svc import LaplacianSVC
 from silva.estimators.predictive_clustering import (
     CANDIDATES,
+    SPARSE_CELLS,
     PredictiveClusteringTreeClassifier,
     PredictiveClusteringTreeRegressor,
 )
 from silva.estimators.self_training import SelfTrainingRegressor
 from silva.graph import affinity_graph, laplacian
+from silva.kernel_growth import Growth
+from silva.kernel_trees import Task
 from silva.kernels import cpu
-from silva.kernels.clustering import column_deviations
-from silva.predictive_clustering import Growth, Problem, grow
+from silva.predictive_clustering import grow
 
 TREES = pytest.mark.parametrize(
     "Model", [PredictiveClusteringTreeClassifier, PredictiveClusteringTreeRegressor]
@@ -360,32 +362,30 @@ def decreases(Z, weight, right):
     return variances(Z, weight) - sum(after)
 
 
-def best_split(problem, supervision, min_rows=1, min_labelled=1):
+def best_split(task, growth):
     """Gain, feature and mask of the best split by trying all, straight from the definition."""
-    X, Y, known, weight = dense(problem.X), problem.targets, problem.labelled, problem.weight
+    X, Y, known, weight = dense(task.X), task.targets, task.labelled, task.weight
     of_features, of_targets = variances(X, weight), variances(Y[known], weight[known])
     best = (-1.0, -1, None)
     for j in range(X.shape[1]):
         for value in np.unique(X[:, j])[1:]:
             right = X[:, j] >= value
-            if min(right.sum(), (~right).sum()) < min_rows:
+            if min(right.sum(), (~right).sum()) < growth.min_rows_leaf:
                 continue
-            if min(right[known].sum(), (~right)[known].sum()) < min_labelled:
+            if min(right[known].sum(), (~right)[known].sum()) < growth.min_labelled_leaf:
                 continue
             targets = decreases(Y[known], weight[known], right[known])
             targets = (
-                targets.sum() / of_targets.sum()
-                if problem.together
-                else (targets / of_targets).mean()
+                targets.sum() / of_targets.sum() if task.together else (targets / of_targets).mean()
             )
             features = (decreases(X, weight, right) / of_features).mean()
-            gain = supervision * targets + (1 - supervision) * features
+            gain = growth.supervision * targets + (1 - growth.supervision) * features
             if gain > best[0] + 1e-9:
                 best = (gain, j, right)
     return best
 
 
-def make_problem(X, together, seed=0, n_threads=1):
+def make_task(X, together, seed=0):
     """Random weights; classes, or two numbers, known for a third of the rows."""
     rng = np.random.default_rng(seed)
     n = X.shape[0]
@@ -395,22 +395,34 @@ def make_problem(X, together, seed=0, n_threads=1):
         targets = np.column_stack([score, 100 * rng.normal(size=n)])
     labelled = rng.random(n) < 1 / 3
     weight = rng.uniform(0.5, 2, n).astype(np.float32).astype(np.float64)
-    return Problem.pose(X, targets, labelled, weight, together=together, n_threads=n_threads)
+    X = X.toarray() if sparse.issparse(X) else X
+    return Task(X, targets, labelled, weight, together, np.zeros(X.shape[1]), None, 1)
 
 
-def first_split(problem, growth):
-    search = problem.search(growth)
-    rows = np.arange(len(problem.weight), dtype=np.uint32)
-    return search.split(rows, np.arange(problem.X.shape[1], dtype=np.int32))
+def make_growth(supervision, **limits):
+    return Growth(
+        supervision, max_depth=1, min_weight_leaf=0.0, **{"min_labelled_leaf": 1} | limits
+    )
+
+
+def first_split(task, growth):
+    """Gain, feature and mask of the split that growth finds; None if there is none."""
+    grown = task.grow(growth, 0)
+    if grown.tree.n_leaves == 1:
+        return None
+    feature = grown.tree.coefficients.indices[0]
+    return grown.gain[0], feature, task.X[:, feature] >= grown.tree.threshold[0]
 
 
 @SUPERVISIONS
 @pytest.mark.parametrize("together", [True, False], ids=["classes", "numbers"])
 def test_split_matches_brute_force(storage, supervision, together):
     for seed in range(2):
-        problem = make_problem(make_matrix(storage, 30, 3, seed), together, seed)
-        feature, gain, right = first_split(problem, Growth(supervision))
-        expected = best_split(problem, supervision)
+        task = make_task(make_matrix(storage, 30, 3, seed), together, seed)
+        if supervision == 1:  # then unlabelled rows take no part
+            task = task.on(task.labelled)
+        gain, feature, right = first_split(task, make_growth(supervision))
+        expected = best_split(task, make_growth(supervision))
         assert_allclose(gain, expected[0], rtol=1e-5)
         assert feature == expected[1]
         assert_array_equal(right, expected[2])
@@ -418,39 +430,28 @@ def test_split_matches_brute_force(storage, supervision, together):
 
 @pytest.mark.parametrize("limits", [(8, 1), (1, 4), (1, 0)])
 def test_split_within_limits_matches_brute_force(storage, limits):
-    problem = make_problem(make_matrix(storage, 40, 4), True)
-    growth = Growth(0.4, min_rows=limits[0], min_labelled=limits[1])
-    feature, gain, right = first_split(problem, growth)
-    expected = best_split(problem, 0.4, *limits)
+    task = make_task(make_matrix(storage, 40, 4), True)
+    growth = make_growth(0.4, min_rows_leaf=limits[0], min_labelled_leaf=limits[1])
+    gain, feature, right = first_split(task, growth)
+    expected = best_split(task, growth)
     assert_allclose(gain, expected[0], rtol=1e-5)
     assert_array_equal(right, expected[2])
     assert feature == expected[1]
 
 
 def test_no_split_where_limits_leave_none(storage):
-    problem = make_problem(make_matrix(storage, 40, 4), True)
-    assert first_split(problem, Growth(0.4, min_rows=21)) is None
-    assert first_split(problem, Growth(0.4, min_labelled=40)) is None
+    task = make_task(make_matrix(storage, 40, 4), True)
+    assert first_split(task, make_growth(0.4, min_rows_leaf=21)) is None
+    assert first_split(task, make_growth(0.4, min_labelled_leaf=40)) is None
 
 
-def test_column_deviations_are_exact_zeros_for_constants(storage):
-    X = make_matrix(storage, 50, 5)
-    X = sparse.csr_array(dense(X) * [1, 0, 1, 0, 1]) if sparse.issparse(X) else X.copy()
-    if not sparse.issparse(X):
-        X[:, [1, 3]] = 0.1
-    weight = np.random.default_rng(0).uniform(size=50)
-    deviation = column_deviations(X, weight, 1)
-    assert_allclose(deviation, np.sqrt(variances(dense(X), weight)), rtol=1e-6, atol=1e-6)
-    assert_array_equal(deviation[[1, 3]], 0)
-
-
-def test_bins_cut_a_column_at_quantiles():
+def test_bins_limit_the_thresholds_of_a_column():
     X = np.random.default_rng(0).normal(size=(101, 1))
-    targets, labelled = X**2, np.arange(101) % 3 == 0
-    problem = Problem.pose(X, targets, labelled, np.ones(101), together=False, n_threads=1)
-    _, _, right = first_split(problem, Growth(0.0, max_bins=2))
-    assert right.sum() == 50
-    exact, coarse = (first_split(problem, Growth(0.3, max_bins=size))[1] for size in (255, 100))
+    weight, labelled = np.ones(101), np.arange(101) % 3 == 0
+    task = Task(X, X**2, labelled, weight, False, np.zeros(1), None, 1)
+    whole = Growth(0.0, max_bins=2, min_weight_leaf=0.0)
+    assert grow(task, whole, 0).n_leaves == 2
+    exact, coarse = (first_split(task, make_growth(0.3, max_bins=size))[0] for size in (255, 50))
     assert exact >= coarse > 0.9 * exact
 
 
@@ -477,7 +478,7 @@ def test_full_supervision_is_cart_on_the_labelled_rows():
     X, y = load_diabetes(return_X_y=True)
     partial = hide(y, 0.5)
     known = ~np.isnan(partial)
-    ours = PredictiveClusteringTreeRegressor(supervision=1, min_samples_leaf=5, max_bins=10**6)
+    ours = PredictiveClusteringTreeRegressor(supervision=1, min_samples_leaf=5)
     theirs = DecisionTreeRegressor(min_samples_leaf=5, random_state=0)
     assert_allclose(
         ours.fit(X, partial).predict(X[known]),
@@ -587,10 +588,20 @@ def test_same_clustering_tree_for_any_n_jobs(Model, kind):
 @SUPERVISIONS
 def test_sparse_and_dense_rows_grow_the_same_tree(supervision):
     X = make_matrix("csr", 150, 8)
-    problem = make_problem(X, True)
-    full = make_problem(dense(X), True)
-    one, other = (grow(p, Growth(supervision), 0) for p in (problem, full))
-    assert_array_equal(leaves_of(one, X), leaves_of(other, dense(X)))
+    y = hide(np.digitize(dense(X)[:, 0], [-0.5, 0.5]))
+    one, other = (
+        PredictiveClusteringTreeClassifier(supervision=supervision).fit(rows, y)
+        for rows in (X, dense(X))
+    )
+    assert_same_tree(one.tree_, other.tree_)
+    assert_array_equal(one.predict(X), other.predict(dense(X)))
+
+
+def test_sparse_rows_too_many_to_make_dense_are_refused():
+    columns = SPARSE_CELLS // 10 + 1
+    X = sparse.csr_array((np.ones(10), (np.arange(10), np.arange(10))), shape=(10, columns))
+    with pytest.raises(ValueError, match=f"10 rows and {columns} columns"):
+        PredictiveClusteringTreeClassifier().fit(X, np.arange(10) % 2)
 
 
 @TREES
@@ -603,6 +614,16 @@ def test_weights_count_as_copies(Model):
     assert weighted.supervision_ == copies.supervision_
     assert_allclose(weighted.tree_.threshold, copies.tree_.threshold)
     assert_allclose(weighted.tree_.values, copies.tree_.values)
+
+
+@TREES
+@pytest.mark.parametrize("unit", [1e-28, 1e28])
+def test_the_unit_of_weights_does_not_matter(Model, unit):
+    X, y = targets_for(Model)
+    weight = np.random.default_rng(1).uniform(0.5, 2, len(y))
+    one, other = (Model(supervision=0.5).fit(X, y, w).tree_ for w in (weight, unit * weight))
+    assert_array_equal(one.threshold, other.threshold)
+    assert_allclose(one.values, other.values)
 
 
 def test_features_drawn_follow_the_seed():
@@ -677,6 +698,7 @@ def test_clustering_tree_reads_as_rules():
         ({"min_samples_leaf": 0}, "min_samples_leaf must be at least 1"),
         ({"min_labelled_leaf": -1}, "min_labelled_leaf must be at least 0"),
         ({"max_bins": 1}, "max_bins must be at least 2"),
+        ({"max_bins": 256}, "max_bins must be from 2 to 255"),
         ({"max_features": "all"}, "max_features must be one of"),
         ({"max_features": 1.5}, r"max_features as a share must be in \(0, 1\]"),
     ],

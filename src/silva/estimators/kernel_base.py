@@ -280,7 +280,8 @@ def target_spread(task: Task, power: int) -> Array:
     known, mass = task.targets[task.labelled], task.weight[task.labelled]
     gap = abs(known - np.average(known, axis=0, weights=mass))
     spread = np.average(gap**power, axis=0, weights=mass) ** (1 / power)
-    return np.asarray(np.where(spread > 0, spread, 1.0))
+    varies = (np.ptp(known, axis=0) > 0) & (spread > 0)  # a mean of equals may be off by rounding
+    return np.where(varies, spread, 1.0)
 
 
 def _check_positive(name: str, value: Any) -> float:

@@ -41,7 +41,7 @@ KernelRows* kernel_rows(In2<double> columns, In2<float> coordinates, In2<float> 
   }
   rows->labelled.assign(labelled.data(), labelled.data() + labelled.size());
   rows->weight.assign(weight.data(), weight.data() + weight.size());
-  rows->value.assign(columns.data(), columns.data() + columns.size());
+  rows->value = columns.data();
   rows->bandwidth.assign(bandwidth.data(), bandwidth.data() + bandwidth.size());
   for (double h : rows->bandwidth) rows->fuzzy |= h > 0;
   rows->single = single;
@@ -149,9 +149,9 @@ void bind_kernel_trees(nb::module_& m) {
           nb::kw_only(), "supervision"_a, "ccp_alpha"_a, "min_weight_leaf"_a, "min_rows_leaf"_a,
           "min_labelled_leaf"_a, "stop_pure"_a, "max_depth"_a, "max_leaf_nodes"_a, "max_features"_a,
           "max_tries"_a, "random_thresholds"_a, "exact"_a, "max_candidates"_a);
-  m.def("kernel_rows", &kernel_rows, "columns"_a, "coordinates"_a, "targets"_a, "labelled"_a,
-        "weight"_a, "bandwidth"_a, "single"_a, "max_bins"_a, "finest"_a, "threads"_a,
-        nb::rv_policy::take_ownership);
+  m.def("kernel_rows", &kernel_rows, "columns"_a.noconvert(), "coordinates"_a, "targets"_a,
+        "labelled"_a, "weight"_a, "bandwidth"_a, "single"_a, "max_bins"_a, "finest"_a, "threads"_a,
+        nb::rv_policy::take_ownership, nb::keep_alive<0, 1>());
   m.def("grow_kernel_trees", &grow_kernel_trees, "rows"_a, "limits"_a, "uniform"_a, "seeds"_a,
         "counts"_a, "threads"_a);
   m.def("membership", &bind_membership, "x"_a, "left"_a, "right"_a, "feature"_a, "threshold"_a,

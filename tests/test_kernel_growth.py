@@ -1,5 +1,6 @@
 """Growth of kernel trees: limits, draws, threads, pruning, and what is refused."""
 
+import gc
 from dataclasses import replace
 
 import numpy as np
@@ -56,6 +57,19 @@ def test_forest_is_its_trees():
         assert_same_tree(grown.tree, alone.tree)
         assert grown.tree.weight[0] == counts[number].sum()
     assert len({grown.tree.n_nodes for grown in forest}) > 1
+
+
+def test_prepared_rows_outlive_the_arrays_they_came_from():
+    growth, seeds = Growth(supervision=0.5), np.array([0])
+    X, *labels = some_rows(2000)
+    columns = np.asfortranarray(X)  # not copied
+    prepared = prepare(columns, *labels, growth, together=True)
+    kept = grow_many(prepared, seeds)[0]
+    del columns
+    gc.collect()
+    filler = [np.full(X.shape, float(k)) for k in range(20)]  # where memory was freed
+    assert_same_tree(grow_many(prepared, seeds)[0].tree, kept.tree)
+    assert len(filler) == 20
 
 
 def test_seed_decides_what_is_drawn():

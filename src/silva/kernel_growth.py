@@ -208,7 +208,8 @@ def prepare(
     Parameters
     ----------
     X : array of shape (rows, columns)
-        Finite numbers, single or double precision.
+        Finite numbers, single or double precision. Not to be changed while trees grow from them:
+        double precision in the order of columns is not copied.
     targets : array of shape (rows, outputs)
         Numbers, or class indicators; any value where the row is unlabelled.
     labelled : bool array of shape (rows,)

@@ -46,7 +46,7 @@ def grow_each(task: Task, growth: Growth, supervisions: Sequence[float], seed: i
     trees = []
     for w in supervisions:
         alone = w == 1
-        if alone not in prepared:
+        if alone not in prepared:  # rows are the same for all weights below one
             prepared[alone] = _prepare(task, replace(growth, supervision=1.0 if alone else 0.5))
         rows = replace(prepared[alone], growth=replace(growth, supervision=w))
         grown = grow_many(rows, np.array([seed]), n_threads=task.n_threads)[0]

@@ -20,7 +20,7 @@ from silva.estimators.kernel_base import (
     target_spread,
 )
 from silva.estimators.parameters import check_choice, check_number
-from silva.estimators.problem import distributions
+from silva.estimators.problem import distributions, leaf_numbers
 from silva.estimators.selection import folds
 from silva.kernel_growth import Growth, prune_path
 from silva.kernel_trees import Task, gaussian_membership, leaf_values
@@ -193,11 +193,8 @@ class KernelTree(KernelModel):
         return membership(self.tree_, rows, spread, self.kernel, self._n_threads)  # type: ignore[arg-type]
 
     def _leaf_numbers(self, X: Any) -> Array:
-        rows, tree = self._encode(X), self.tree_
-        nodes = cpu.route(
-            rows, tree.left, tree.right, tree.coefficients, tree.threshold, self._n_threads
-        )
-        return np.asarray(tree.leaf_index[nodes])
+        rows = self._encode(X)
+        return leaf_numbers(cpu, self.tree_, rows, self._n_threads)
 
     def apply(self, X: Any) -> Array:
         """Return the node number of the leaf in which each row lies."""

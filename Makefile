@@ -9,7 +9,8 @@ SHELL := /bin/bash
 VENV ?= .venv
 BIN := $(VENV)/bin
 SANITIZE := build/sanitize
-SANITIZED_TESTS ?= $(wildcard tests/test_tree.py tests/test_kernels.py tests/test_tao.py \
+SANITIZED_TESTS ?= $(wildcard tests/test_tree.py tests/test_kernels.py tests/test_node_problems.py \
+  tests/test_sessions.py tests/test_tao.py \
   tests/test_graph.py tests/test_labels.py tests/test_kernel_growth.py tests/test_kernel_splits.py \
   tests/test_membership.py tests/test_cuts.py)
 

@@ -1,12 +1,11 @@
 // The door between Python and the core: arrays are typed here, documented in silva/kernels/cpu.py.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <variant>
 
-#include "clustering_split.hpp"
+#include "arrays.hpp"
 #include "conjugate_gradients.hpp"
 #include "kernel_bindings.hpp"
 #include "linear_leaves.hpp"
@@ -20,25 +19,6 @@ using namespace nb::literals;
 
 namespace silva {
 namespace {
-
-template <class T>
-using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using In2 = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Out = nb::ndarray<nb::numpy, T>;
-
-template <class T>
-Out<T> to_numpy(std::vector<T> values, std::vector<std::size_t> shape = {}) {
-  if (shape.empty()) shape = {values.size()};
-  auto* kept = new std::vector<T>(std::move(values));
-  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return Out<T>(kept->data(), shape.size(), shape.data(), owner);
-}
-template <class T, class A>
-std::vector<T> to_vector(const A& array) {
-  return std::vector<T>(array.data(), array.data() + array.size());
-}
 
 struct RowStore {
   std::variant<std::shared_ptr<const DenseRows<float>>,
@@ -319,33 +299,6 @@ nb::tuple bind_min_cut(In<std::int64_t> begin, In<std::int32_t> index, In<double
   return nb::make_tuple(to_numpy(std::move(sides)), flow);
 }
 
-ClusteringSearch* clustering_search(const RowStore& store, In<float> weight, In<std::int32_t> place,
-                                    In2<double> target, In<double> target_price,
-                                    In<double> feature_price, std::size_t min_rows,
-                                    std::size_t min_labelled, std::size_t max_bins, int threads) {
-  ClusteringLabels labels{to_vector<std::int32_t>(place), to_vector<double>(target),
-                          to_vector<double>(target_price)};
-  const ClusteringLimits limits{min_rows, min_labelled, max_bins};
-  return std::visit(
-      [&](const auto& rows) -> ClusteringSearch* {
-        using Rows = std::remove_cvref_t<decltype(*rows)>;
-        return new Clustering<Rows>(rows, to_vector<float>(weight), std::move(labels),
-                                    to_vector<double>(feature_price), limits, threads);
-      },
-      store.rows);
-}
-
-nb::tuple clustering_split(ClusteringSearch& search, In<std::uint32_t> row,
-                           In<std::int32_t> feature) {
-  ClusteringSplit split;
-  std::vector<std::uint8_t> right;
-  {
-    nb::gil_scoped_release release;
-    split = search.split(to_vector<std::uint32_t>(row), to_vector<std::int32_t>(feature), right);
-  }
-  return nb::make_tuple(split.feature, split.gain, to_numpy(std::move(right)));
-}
-
 template <class T>
 using Fill2 = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
@@ -463,11 +416,5 @@ NB_MODULE(_core, m) {
   m.def("value_session", &value_session, "rows"_a, "left"_a, "right"_a, "begin"_a, "index"_a,
         "value"_a, "bias"_a, "targets"_a, "weight"_a, "linear"_a, "ridge"_a, "split"_a, "alpha"_a,
         "l2"_a, "newton_steps"_a, "monotone"_a, "threads"_a, nb::rv_policy::take_ownership);
-
-  nb::class_<ClusteringSearch>(m, "ClusteringSearch")
-      .def("split", &clustering_split, "row"_a, "feature"_a);
-  m.def("clustering_search", &clustering_search, "rows"_a, "weight"_a, "place"_a, "target"_a,
-        "target_price"_a, "feature_price"_a, "min_rows"_a, "min_labelled"_a, "max_bins"_a,
-        "threads"_a, nb::rv_policy::take_ownership);
   bind_kernel_trees(m);
 }

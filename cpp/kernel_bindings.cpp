@@ -2,11 +2,11 @@
 // silva/membership.py.
 #include "kernel_bindings.hpp"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
 
+#include "arrays.hpp"
 #include "kernel_growth.hpp"
 #include "membership.hpp"
 
@@ -15,19 +15,6 @@ using namespace nb::literals;
 
 namespace silva {
 namespace {
-
-template <class T>
-using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using In2 = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-template <class T>
-nb::ndarray<nb::numpy, T> give(std::vector<T> values, std::vector<std::size_t> shape = {}) {
-  if (shape.empty()) shape = {values.size()};
-  auto* kept = new std::vector<T>(std::move(values));
-  nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::ndarray<nb::numpy, T>(kept->data(), shape.size(), shape.data(), owner);
-}
 
 KernelShape shape_named(bool uniform) {
   return uniform ? KernelShape::uniform() : KernelShape::gaussian();
@@ -54,7 +41,7 @@ KernelRows* kernel_rows(In2<double> columns, In2<float> coordinates, In2<float> 
   }
   rows->labelled.assign(labelled.data(), labelled.data() + labelled.size());
   rows->weight.assign(weight.data(), weight.data() + weight.size());
-  rows->value.assign(columns.data(), columns.data() + columns.size());
+  rows->value = columns.data();
   rows->bandwidth.assign(bandwidth.data(), bandwidth.data() + bandwidth.size());
   for (double h : rows->bandwidth) rows->fuzzy |= h > 0;
   rows->single = single;
@@ -62,10 +49,10 @@ KernelRows* kernel_rows(In2<double> columns, In2<float> coordinates, In2<float> 
   return rows.release();
 }
 
-nb::tuple give_nodes(GrownNodes&& nodes) {
-  return nb::make_tuple(give(std::move(nodes.left)), give(std::move(nodes.right)),
-                        give(std::move(nodes.feature)), give(std::move(nodes.threshold)),
-                        give(std::move(nodes.weight)), give(std::move(nodes.gain)));
+nb::tuple nodes_to_numpy(GrownNodes&& nodes) {
+  return nb::make_tuple(to_numpy(std::move(nodes.left)), to_numpy(std::move(nodes.right)),
+                        to_numpy(std::move(nodes.feature)), to_numpy(std::move(nodes.threshold)),
+                        to_numpy(std::move(nodes.weight)), to_numpy(std::move(nodes.gain)));
 }
 
 // Trees share threads; a single tree has them all.
@@ -94,7 +81,7 @@ nb::list grow_kernel_trees(const KernelRows& rows, const GrowthLimits& limits, b
     }
   }
   nb::list out;
-  for (GrownNodes& nodes : grown) out.append(give_nodes(std::move(nodes)));
+  for (GrownNodes& nodes : grown) out.append(nodes_to_numpy(std::move(nodes)));
   return out;
 }
 
@@ -120,15 +107,13 @@ nb::tuple bind_membership(In2<double> x, In<std::int32_t> left, In<std::int32_t>
     found = memberships(arrays.tree(), shape_named(uniform), bandwidth.data(), x.data(), x.shape(0),
                         x.shape(1), team);
   }
-  return nb::make_tuple(give(std::move(found.begin)), give(std::move(found.leaf)),
-                        give(std::move(found.part)));
+  return nb::make_tuple(to_numpy(std::move(found.begin)), to_numpy(std::move(found.leaf)),
+                        to_numpy(std::move(found.part)));
 }
 
-nb::ndarray<nb::numpy, double> bind_blend(In2<double> x, In<std::int32_t> left,
-                                          In<std::int32_t> right, In<std::int32_t> feature,
-                                          In<double> threshold, In<std::int32_t> leaf_index,
-                                          In<double> bandwidth, bool uniform, In2<double> value,
-                                          int threads) {
+Out<double> bind_blend(In2<double> x, In<std::int32_t> left, In<std::int32_t> right,
+                       In<std::int32_t> feature, In<double> threshold, In<std::int32_t> leaf_index,
+                       In<double> bandwidth, bool uniform, In2<double> value, int threads) {
   const TreeArrays arrays{left, right, feature, threshold, leaf_index};
   std::vector<double> answer;
   {
@@ -137,7 +122,7 @@ nb::ndarray<nb::numpy, double> bind_blend(In2<double> x, In<std::int32_t> left,
     answer = blend(arrays.tree(), shape_named(uniform), bandwidth.data(), x.data(), x.shape(0),
                    x.shape(1), value.data(), value.shape(1), team);
   }
-  return give(std::move(answer), {x.shape(0), value.shape(1)});
+  return to_numpy(std::move(answer), {x.shape(0), value.shape(1)});
 }
 
 }  // namespace
@@ -146,25 +131,27 @@ void bind_kernel_trees(nb::module_& m) {
   nb::class_<KernelRows>(m, "KernelRows").def("bins", [](const KernelRows& rows) {
     std::vector<std::int32_t> bins;
     for (const auto& centre : rows.centre) bins.push_back(static_cast<std::int32_t>(centre.size()));
-    return give(std::move(bins));
+    return to_numpy(std::move(bins));
   });
   nb::class_<GrowthLimits>(m, "GrowthLimits")
       .def(
           "__init__",
           [](GrowthLimits* self, double supervision, double ccp_alpha, double min_weight_leaf,
+             std::size_t min_rows_leaf, std::size_t min_labelled_leaf, bool stop_pure,
              std::size_t max_depth, std::size_t max_leaf_nodes, std::size_t max_features,
              std::size_t max_tries, bool random_thresholds, bool exact,
              std::size_t max_candidates) {
-            new (self)
-                GrowthLimits{supervision,  ccp_alpha, min_weight_leaf,   max_depth, max_leaf_nodes,
-                             max_features, max_tries, random_thresholds, exact,     max_candidates};
+            new (self) GrowthLimits{supervision,       ccp_alpha, min_weight_leaf,   min_rows_leaf,
+                                    min_labelled_leaf, stop_pure, max_depth,         max_leaf_nodes,
+                                    max_features,      max_tries, random_thresholds, exact,
+                                    max_candidates};
           },
-          nb::kw_only(), "supervision"_a, "ccp_alpha"_a, "min_weight_leaf"_a, "max_depth"_a,
-          "max_leaf_nodes"_a, "max_features"_a, "max_tries"_a, "random_thresholds"_a, "exact"_a,
-          "max_candidates"_a);
-  m.def("kernel_rows", &kernel_rows, "columns"_a, "coordinates"_a, "targets"_a, "labelled"_a,
-        "weight"_a, "bandwidth"_a, "single"_a, "max_bins"_a, "finest"_a, "threads"_a,
-        nb::rv_policy::take_ownership);
+          nb::kw_only(), "supervision"_a, "ccp_alpha"_a, "min_weight_leaf"_a, "min_rows_leaf"_a,
+          "min_labelled_leaf"_a, "stop_pure"_a, "max_depth"_a, "max_leaf_nodes"_a, "max_features"_a,
+          "max_tries"_a, "random_thresholds"_a, "exact"_a, "max_candidates"_a);
+  m.def("kernel_rows", &kernel_rows, "columns"_a.noconvert(), "coordinates"_a, "targets"_a,
+        "labelled"_a, "weight"_a, "bandwidth"_a, "single"_a, "max_bins"_a, "finest"_a, "threads"_a,
+        nb::rv_policy::take_ownership, nb::keep_alive<0, 1>());
   m.def("grow_kernel_trees", &grow_kernel_trees, "rows"_a, "limits"_a, "uniform"_a, "seeds"_a,
         "counts"_a, "threads"_a);
   m.def("membership", &bind_membership, "x"_a, "left"_a, "right"_a, "feature"_a, "threshold"_a,

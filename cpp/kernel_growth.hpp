@@ -110,6 +110,10 @@ class Grower {
     constexpr double kPure = 1e-12;
     const double loss = node_->loss();
     if (loss <= kPure || loss * (1 + 1e-5) < limits_.ccp_alpha) return {};
+    if (node_->count() < 2 * limits_.min_rows_leaf ||
+        node_->labelled().size() < 2 * limits_.min_labelled_leaf)
+      return {};
+    if (limits_.stop_pure && limits_.supervision > 0 && node_->labels_agree()) return {};
     columns_ = rows_.varying;
     const std::size_t step = std::min(limits_.max_features, columns_.size());
     const std::size_t tries = std::min(limits_.max_tries, columns_.size());
@@ -120,13 +124,22 @@ class Grower {
       if (step < columns_.size())
         for (std::size_t k = begin; k < begin + count; ++k)
           std::swap(columns_[k], columns_[k + random.below(columns_.size() - k)]);
-      const auto task = [&](std::size_t k, int worker) {
-        found_[k] = look(open, columns_[begin + k], workers_[static_cast<std::size_t>(worker)]);
+      const bool crisp = !rows_.fuzzy && !limits_.random_thresholds;
+      const std::size_t size = crisp ? CrispSearch::together(*node_) : 1;
+      const auto task = [&](std::size_t t, int number) {
+        Worker& worker = workers_[static_cast<std::size_t>(number)];
+        const std::size_t k = t * size;
+        if (crisp)
+          worker.crisp.split(*node_, columns_.data() + begin + k, std::min(size, count - k),
+                             found_.data() + k);
+        else
+          found_[k] = look(open, columns_[begin + k], worker);
       };
+      const std::size_t tasks = (count + size - 1) / size;
       if (node_->count() * count * rows_.stride > kWorthwhile)
-        team_.run(count, task);
+        team_.run(tasks, task);
       else
-        for (std::size_t k = 0; k < count; ++k) task(k, 0);
+        for (std::size_t t = 0; t < tasks; ++t) task(t, 0);
       KernelSplit best;
       for (std::size_t k = 0; k < count; ++k)
         if (found_[k].gain >= 0 && gains_more(found_[k].gain, best.gain)) best = found_[k];
@@ -141,7 +154,11 @@ class Grower {
       Random random(open.stream, 3 + j);
       return worker.random.split(*node_, feature, open.box, shape_, random);
     }
-    if (rows_.bandwidth[j] == 0) return worker.crisp.split(*node_, feature);
+    if (rows_.bandwidth[j] == 0) {
+      KernelSplit found;
+      worker.crisp.split(*node_, &feature, 1, &found);
+      return found;
+    }
     if (limits_.exact) return worker.exact.split(*node_, feature, open.box, shape_);
     return worker.convolved.split(*node_, feature, open.box, shape_);
   }

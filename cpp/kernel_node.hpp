@@ -27,8 +27,10 @@ namespace silva {
 
 struct GrowthLimits {
   double supervision, ccp_alpha, min_weight_leaf;
-  std::size_t max_depth, max_leaf_nodes;  // 2^62 where there is no limit
-  std::size_t max_features, max_tries;    // columns of a draw, and of all draws at a node
+  std::size_t min_rows_leaf, min_labelled_leaf;  // counted; of crisp trees only
+  bool stop_pure;                                // leave nodes alone whose labels agree
+  std::size_t max_depth, max_leaf_nodes;         // 2^62 where there is no limit
+  std::size_t max_features, max_tries;           // columns of a draw, and of all draws at a node
   bool random_thresholds, exact;
   std::size_t max_candidates;  // thresholds of a column that exact fuzzy growth looks at
 };
@@ -90,6 +92,20 @@ class KernelNode {
     return (limits_.supervision * target_square_ / std::max(labelled_total_, 1e-300) * total_ +
             (1 - limits_.supervision) * coordinate_square_) /
            root_mass_;
+  }
+  // Whether all labelled rows have the same targets, so that no split changes an answer.
+  bool labels_agree() const {
+    const std::size_t width = rows_.coordinate_width, size = rows_.target_width;
+    return std::all_of(labelled_.begin(), labelled_.end(), [&](std::uint32_t i) {
+      const float* target = rows_.row(row_[i]) + width;
+      return std::equal(target, target + size, rows_.row(row_[labelled_[0]]) + width);
+    });
+  }
+  // Whether a side may have so many rows, of which so many are labelled.
+  bool may_count(std::size_t rows, std::size_t labelled) const {
+    return rows >= limits_.min_rows_leaf && count_ - rows >= limits_.min_rows_leaf &&
+           labelled >= limits_.min_labelled_leaf &&
+           labelled_.size() - labelled >= limits_.min_labelled_leaf;
   }
   bool may_cut(double mass) const {
     const double least = limits_.min_weight_leaf * (1 - 1e-9);
@@ -170,6 +186,7 @@ struct BinnedMembers {
   std::vector<std::uint32_t> end;    // of each group in `order`
   std::vector<int> bin;              // of each group
   std::vector<double> mass, labelled;
+  std::vector<std::uint32_t> labelled_rows;  // zeros where no limit asks for them
   std::size_t fullest = 0;
 
   std::size_t groups() const { return bin.size(); }
@@ -235,6 +252,7 @@ struct BinnedMembers {
   void weigh(const KernelNode& node) {
     mass.resize(groups());
     labelled.assign(groups(), 0.0);
+    labelled_rows.assign(groups(), 0u);
     if (groups() < 2) return;
     for (std::size_t g = 0; g < groups(); ++g) group_[bin[g]] = static_cast<std::uint32_t>(g);
     if (node.unit()) {
@@ -247,6 +265,8 @@ struct BinnedMembers {
       labelled = mass;
     else
       for (std::uint32_t i : node.labelled()) labelled[group_[code_[i]]] += node.mass(i);
+    if (node.limits().min_labelled_leaf > 0)
+      for (std::uint32_t i : node.labelled()) ++labelled_rows[group_[code_[i]]];
   }
 
   std::vector<std::uint8_t> code_;

@@ -19,7 +19,7 @@ struct KernelRows {
   Aligned<float> source;
   std::vector<std::uint8_t> labelled;
   std::vector<double> weight;
-  std::vector<double> value;                // column by column
+  const double* value = nullptr;            // column by column; the caller's, who keeps them
   std::vector<std::uint8_t> code;           // column by column
   std::vector<std::vector<double>> centre;  // of each bin of a column
   std::vector<double> bandwidth;            // of a column
@@ -28,9 +28,7 @@ struct KernelRows {
   bool fuzzy = false;                       // some bandwidth is not 0
 
   const float* row(std::size_t i) const { return source.data() + i * stride; }
-  const double* column(std::int32_t j) const {
-    return value.data() + static_cast<std::size_t>(j) * n;
-  }
+  const double* column(std::int32_t j) const { return value + static_cast<std::size_t>(j) * n; }
   const std::uint8_t* codes(std::int32_t j) const {
     return code.data() + static_cast<std::size_t>(j) * n;
   }
@@ -153,7 +151,7 @@ inline void bin_columns(KernelRows& rows, std::size_t most, double finest, Team&
   rows.centre.resize(rows.columns);
   team.run(rows.columns, [&](std::size_t j, int) {
     std::vector<SortedValue> sorted, spare;
-    const double* value = rows.value.data() + j * rows.n;
+    const double* value = rows.value + j * rows.n;
     sort_values(value, rows.n, sorted, spare);
     rows.centre[j] = cut_bins(value, rows.weight.data(), sorted, most, finest * rows.bandwidth[j],
                               rows.code.data() + j * rows.n);

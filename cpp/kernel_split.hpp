@@ -17,59 +17,112 @@ struct Box {
 
 class CrispSearch {
  public:
-  KernelSplit split(const KernelNode& node, std::int32_t feature) {
-    members_.sort(node, feature);
-    const std::size_t groups = members_.groups();
-    KernelSplit best;
-    if (groups < 2) return best;
-    gain_.assign(groups - 1, -1.0);  // of a cut after each group
-    scan(node, members_.fullest, false);
-    scan(node, groups - 1 - members_.fullest, true);
-    for (std::size_t g = 0; g + 1 < groups; ++g)
-      if (gain_[g] >= 0 && gains_more(gain_[g], best.gain)) {
-        best.gain = gain_[g];
-        best.bin = members_.bin[g];
-      }
-    best.feature = feature;
-    return best;
+  // Most columns that are worth looking at together: what they add up is then read from the cache.
+  static std::size_t together(const KernelNode& node) {
+    constexpr std::size_t kColumns = 8, kCache = 1 << 18;  // floats
+    const bool is_large = node.count() * node.rows().stride > kCache;
+    return is_large && node.rows().coordinate_width > kBlock ? kColumns : 1;
+  }
+
+  // Of some columns, the best split of each.
+  void split(const KernelNode& node, const std::int32_t* feature, std::size_t columns,
+             KernelSplit* best) {
+    if (column_.size() < columns) column_.resize(columns);
+    for (std::size_t c = 0; c < columns; ++c) column_[c].sort(node, feature[c]);
+    const std::size_t width = node.rows().coordinate_width;
+    const std::size_t block = columns > 1 ? kBlock : width;
+    for (std::size_t begin = 0; begin < width; begin += block)
+      for (std::size_t c = 0; c < columns; ++c)
+        column_[c].add(node, begin, std::min(block, width - begin));
+    for (std::size_t c = 0; c < columns; ++c) {
+      best[c] = column_[c].best(node);
+      best[c].feature = feature[c];
+    }
   }
 
  private:
-  // Adds groups up from one end of the column.
-  void scan(const KernelNode& node, std::size_t count, bool from_right) {
-    if (count == 0) return;
-    const std::size_t groups = members_.groups();
-    const auto group = [&](std::size_t s) { return from_right ? groups - 1 - s : s; };
-    if (from_right) {
-      std::reverse(members_.order.begin() + members_.end[members_.fullest], members_.order.end());
-      end_.resize(count);
-      for (std::size_t s = 0; s < count; ++s)
-        end_[s] = members_.end[groups - 1] - members_.begin(group(s));
-    } else {
-      end_.assign(members_.end.begin(), members_.end.begin() + static_cast<std::ptrdiff_t>(count));
-    }
-    const KernelRows& rows = node.rows();
-    const std::uint32_t* order =
-        members_.order.data() + (from_right ? members_.end[members_.fullest] : 0);
-    const auto norms = [&](std::size_t begin, std::size_t width, std::vector<double>& norm) {
-      norm.assign(count, 0.0);
-      simd().sweeps.norms(node.centred() + begin, rows.stride, width, order, end_.data(), count,
-                          norm.data());
-    };
-    norms(0, rows.coordinate_width, coordinates_);
-    norms(rows.coordinate_width, node.labelled().empty() ? 0 : rows.target_width, targets_);
-    double mass = 0, labelled = 0;
-    for (std::size_t s = 0; s < count; ++s) {
-      mass += members_.mass[group(s)];
-      labelled += members_.labelled[group(s)];
-      gain_[from_right ? group(s) - 1 : s] =
-          node.gain(mass, labelled, coordinates_[s], targets_[s]);
-    }
-  }
+  static constexpr std::size_t kBlock = 64;  // coordinates that the loops below take at a time
 
-  BinnedMembers members_;
-  std::vector<std::uint32_t> end_;
-  std::vector<double> gain_, coordinates_, targets_;
+  // Groups of a column added up from one of its ends.
+  struct Scan {
+    const std::uint32_t* order = nullptr;
+    std::vector<std::uint32_t> end;
+    std::vector<double> coordinates, targets;  // squared lengths of the sums
+
+    void add(const KernelNode& node, std::size_t begin, std::size_t width,
+             std::vector<double>& norm) {
+      if (!end.empty())
+        simd().sweeps.norms(node.centred() + begin, node.rows().stride, width, order, end.data(),
+                            end.size(), norm.data());
+    }
+  };
+
+  class Column {
+   public:
+    void sort(const KernelNode& node, std::int32_t feature) {
+      members_.sort(node, feature);
+      const std::size_t groups = members_.groups();
+      const std::size_t before = members_.fullest, after = groups - 1 - before;
+      scan_[0].end.assign(members_.end.begin(), members_.end.begin() + offset(before));
+      scan_[0].order = members_.order.data();
+      const std::uint32_t first = members_.end[before], last = members_.end[groups - 1];
+      scan_[1].end.resize(after);
+      for (std::size_t s = 0; s < after; ++s)
+        scan_[1].end[s] = last - members_.begin(groups - 1 - s);
+      if (after > 0) std::reverse(members_.order.begin() + first, members_.order.end());
+      scan_[1].order = members_.order.data() + first;
+      for (Scan& scan : scan_) {
+        scan.coordinates.assign(scan.end.size(), 0.0);
+        scan.targets.assign(scan.end.size(), 0.0);
+      }
+    }
+
+    void add(const KernelNode& node, std::size_t begin, std::size_t width) {
+      for (Scan& scan : scan_) scan.add(node, begin, width, scan.coordinates);
+    }
+
+    KernelSplit best(const KernelNode& node) {
+      const KernelRows& rows = node.rows();
+      KernelSplit best;
+      if (members_.groups() < 2) return best;
+      gain_.assign(members_.groups() - 1, -1.0);  // of a cut after each group
+      for (int right = 0; right < 2; ++right) {
+        if (!node.labelled().empty())
+          scan_[right].add(node, rows.coordinate_width, rows.target_width, scan_[right].targets);
+        weigh(node, scan_[right], right == 1);
+      }
+      for (std::size_t g = 0; g < gain_.size(); ++g)
+        if (gain_[g] >= 0 && gains_more(gain_[g], best.gain)) {
+          best.gain = gain_[g];
+          best.bin = members_.bin[g];
+        }
+      return best;
+    }
+
+   private:
+    static std::ptrdiff_t offset(std::size_t n) { return static_cast<std::ptrdiff_t>(n); }
+
+    void weigh(const KernelNode& node, const Scan& scan, bool from_right) {
+      const std::size_t groups = members_.groups();
+      double mass = 0, labelled = 0;
+      std::size_t labelled_rows = 0;
+      for (std::size_t s = 0; s < scan.end.size(); ++s) {
+        const std::size_t group = from_right ? groups - 1 - s : s;
+        mass += members_.mass[group];
+        labelled += members_.labelled[group];
+        labelled_rows += members_.labelled_rows[group];
+        if (node.may_count(scan.end[s], labelled_rows))
+          gain_[from_right ? group - 1 : s] =
+              node.gain(mass, labelled, scan.coordinates[s], scan.targets[s]);
+      }
+    }
+
+    BinnedMembers members_;
+    Scan scan_[2];  // from the left and from the right
+    std::vector<double> gain_;
+  };
+
+  std::vector<Column> column_;
 };
 
 // One threshold, drawn between the smallest and the largest value of the node.
@@ -117,8 +170,13 @@ class RandomThreshold {
       count += left;
       mass += left ? node.mass(i) : 0.0;
     }
-    for (std::uint32_t i : node.labelled()) labelled += value_[i] < threshold ? node.mass(i) : 0.0;
-    if (!node.may_cut(mass)) return -1;
+    std::size_t labelled_rows = 0;
+    for (std::uint32_t i : node.labelled()) {
+      const bool left = value_[i] < threshold;
+      labelled += left ? node.mass(i) : 0.0;
+      labelled_rows += left;
+    }
+    if (!node.may_cut(mass) || !node.may_count(count, labelled_rows)) return -1;
     const auto norm = [&](std::size_t begin, std::size_t width) {
       double square = 0;
       simd().sweeps.norms(node.centred() + begin, rows.stride, width, place_.data(), &count, 1,

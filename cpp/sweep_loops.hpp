@@ -75,6 +75,23 @@ void centre_rows(const float* rows, std::size_t stride, std::size_t width, const
   over_columns(width, CentreBlock{rows, stride, row, place, count, mass, mean, rest, out, square});
 }
 
+// Adds the rows of order[i, end) up, columns from j on; fetches what is to come, as far as order
+// goes.
+template <class V, int vectors>
+inline void sweep_add(const float* rows, std::size_t stride, std::size_t j,
+                      const std::uint32_t* order, std::size_t i, std::size_t end, std::size_t last,
+                      V* sums) {
+  constexpr std::size_t kLanes = sizeof(V) / sizeof(float);
+  for (; i < end; ++i) {
+    const float* x = rows + order[i] * stride + j;
+    const float* later = rows + order[i + 8 < last ? i + 8 : i] * stride + j;
+    for (int v = 0; v < vectors; ++v) {
+      __builtin_prefetch(later + v * kLanes);
+      sums[v] += sweep_load<V>(x + v * kLanes);
+    }
+  }
+}
+
 struct SweepBlock {
   const float* rows;
   std::size_t stride;
@@ -85,19 +102,10 @@ struct SweepBlock {
 
   template <class V, int vectors>
   void take(std::size_t j) const {
-    constexpr std::size_t kLanes = sizeof(V) / sizeof(float);
-    const std::size_t rows_in_order = count ? end[count - 1] : 0;
+    const std::size_t last = count ? end[count - 1] : 0;
     V sums[vectors] = {};
-    std::size_t i = 0;
     for (std::size_t s = 0; s < count; ++s) {
-      for (; i < end[s]; ++i) {
-        const float* x = rows + order[i] * stride + j;
-        const float* later = rows + order[i + 8 < rows_in_order ? i + 8 : i] * stride + j;
-        for (int v = 0; v < vectors; ++v) {
-          __builtin_prefetch(later + v * kLanes);
-          sums[v] += sweep_load<V>(x + v * kLanes);
-        }
-      }
+      sweep_add<V, vectors>(rows, stride, j, order, s ? end[s - 1] : 0, end[s], last, sums);
       norm[s] += sweep_square<V, vectors>(sums);
     }
   }
@@ -118,19 +126,10 @@ struct SegmentBlock {
 
   template <class V, int vectors>
   void take(std::size_t j) const {
-    constexpr std::size_t kLanes = sizeof(V) / sizeof(float);
-    const std::size_t rows_in_order = count ? end[count - 1] : 0;
-    std::size_t i = 0;
+    const std::size_t last = count ? end[count - 1] : 0;
     for (std::size_t s = 0; s < count; ++s) {
       V segment[vectors] = {};
-      for (; i < end[s]; ++i) {
-        const float* x = rows + order[i] * stride + j;
-        const float* later = rows + order[i + 8 < rows_in_order ? i + 8 : i] * stride + j;
-        for (int v = 0; v < vectors; ++v) {
-          __builtin_prefetch(later + v * kLanes);
-          segment[v] += sweep_load<V>(x + v * kLanes);
-        }
-      }
+      sweep_add<V, vectors>(rows, stride, j, order, s ? end[s - 1] : 0, end[s], last, segment);
       __builtin_memcpy(sums + s * stride + j, segment, sizeof(segment));
     }
   }

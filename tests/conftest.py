@@ -6,7 +6,7 @@ from hypothesis import settings
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
-from silva.kernels import TABLES, select
+from silva.kernels import TABLES, reference, select
 from silva.tree import Tree
 
 settings.register_profile("silva", deadline=None, derandomize=True, max_examples=50)
@@ -61,6 +61,17 @@ def dense(X):
     return (X.toarray() if sparse.issparse(X) else X).astype(np.float64)
 
 
+def hide(y, share=0.3, seed=0):
+    """Most of y missing: -1 for classes, NaN for numbers; at least one row of each class stays."""
+    rng = np.random.default_rng(seed)
+    labelled = rng.random(len(y)) < share
+    if y.dtype.kind == "f":
+        labelled[0] = True
+        return np.where(labelled if y.ndim == 1 else labelled[:, None], y, np.nan)
+    labelled[np.unique(y, return_index=True)[1]] = True
+    return np.where(labelled, y, -1)
+
+
 def make_sides(X, seed=0):
     """Sides that depend on the first columns with noise, and weights, of a node problem."""
     rng = np.random.default_rng(seed)
@@ -68,6 +79,12 @@ def make_sides(X, seed=0):
     noise = rng.normal(size=len(score)) * score.std() / 2
     side = score + noise > np.median(score)
     return rng.uniform(0.1, 2, len(score)).astype(np.float32), side.astype(np.float32)
+
+
+def decide(X, rows, planes):
+    """Which rows the first plane sends right."""
+    (w, *_), (b, *_) = reference.unpack(planes, X.shape[1])
+    return (dense(X) - rows.centre) / rows.scale @ w + b >= 0
 
 
 def make_tree(rng, n_leaves, n_features, *, density=0.5, n_outputs=1, linear=False):

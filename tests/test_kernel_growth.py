@@ -1,5 +1,6 @@
 """Growth of kernel trees: limits, draws, threads, pruning, and what is refused."""
 
+import gc
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.datasets import make_classification
 
 from silva.kernel_growth import Growth, grow, grow_many, prepare, prune_path
 from silva.membership import membership
+from silva.tree import node_totals
 
 DRAWN = {
     "crisp": Growth(supervision=0.5),
@@ -55,6 +57,19 @@ def test_forest_is_its_trees():
         assert_same_tree(grown.tree, alone.tree)
         assert grown.tree.weight[0] == counts[number].sum()
     assert len({grown.tree.n_nodes for grown in forest}) > 1
+
+
+def test_prepared_rows_outlive_the_arrays_they_came_from():
+    growth, seeds = Growth(supervision=0.5), np.array([0])
+    X, *labels = some_rows(2000)
+    columns = np.asfortranarray(X)  # not copied
+    prepared = prepare(columns, *labels, growth, together=True)
+    kept = grow_many(prepared, seeds)[0]
+    del columns
+    gc.collect()
+    filler = [np.full(X.shape, float(k)) for k in range(20)]  # where memory was freed
+    assert_same_tree(grow_many(prepared, seeds)[0].tree, kept.tree)
+    assert len(filler) == 20
 
 
 def test_seed_decides_what_is_drawn():
@@ -108,6 +123,32 @@ def test_depth_and_weight_of_leaves_are_limited():
     assert tree.weight.min() >= 9
 
 
+@pytest.mark.parametrize("random_thresholds", [False, True])
+def test_numbers_of_rows_in_leaves_are_limited_whatever_their_weights(random_thresholds):
+    X, targets, labelled, _ = some_rows()
+    weight = np.random.default_rng(0).uniform(0.01, 100, len(X))
+    growth = Growth(
+        supervision=0.5, min_weight_leaf=0.0, min_rows_leaf=9, min_labelled_leaf=6,
+        random_thresholds=random_thresholds,
+    )  # fmt: skip
+    tree = grow(X, targets, labelled, weight, growth, together=True).tree
+    M = membership(tree, X, 0.0)
+    assert tree.n_leaves > 10
+    assert M.sum(axis=0).min() >= 9
+    assert M[labelled].sum(axis=0).min() >= 6
+
+
+def test_nodes_whose_labels_agree_are_left_alone_if_asked():
+    X, targets, labelled, weight = some_rows()
+    growth = Growth(supervision=0.5, stop_pure=True)
+    tree = grow(X, targets, labelled, weight, growth, together=True).tree
+    counts = node_totals(tree, membership(tree, X, 0.0)[labelled].T @ targets[labelled])
+    agree = (counts > 0).sum(axis=1) <= 1
+    assert_array_equal(tree.is_leaf, agree)
+    blind = replace(growth, supervision=0.0)
+    assert grow(X, targets, labelled, weight, blind, together=True).tree.n_leaves == len(X)
+
+
 def test_all_components_measure_the_same_variance():
     data = some_rows()
     growth = Growth(supervision=0.5, max_depth=5)
@@ -148,6 +189,8 @@ BAD_GROWTH = {
     "supervision": 1.5,
     "ccp_alpha": -1.0,
     "min_weight_leaf": -1.0,
+    "min_rows_leaf": 0,
+    "min_labelled_leaf": -1,
     "max_depth": -1,
     "max_leaf_nodes": 0,
     "max_features": 0,
@@ -163,6 +206,12 @@ BAD_GROWTH = {
 def test_wrong_growth_is_named(name):
     with pytest.raises(ValueError, match=f"{name} must be .*got {BAD_GROWTH[name]}"):
         Growth(**{"supervision": 0.5, name: BAD_GROWTH[name]})
+
+
+@pytest.mark.parametrize("name", ["min_rows_leaf", "min_labelled_leaf"])
+def test_uncertain_rows_are_not_counted(name):
+    with pytest.raises(ValueError, match=f"{name} must be . where rows are uncertain, got 2"):
+        Growth(supervision=0.5, bandwidth=0.1, **{name: 2})
 
 
 @pytest.mark.parametrize("bandwidth", [-1.0, np.nan, np.ones(2)])

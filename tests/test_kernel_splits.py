@@ -146,6 +146,23 @@ def test_each_crisp_split_is_the_best_by_brute_force(growth, data, together):
         assert_allclose([gain, gain], [defined, best], rtol=2e-5, atol=1e-9)
 
 
+@pytest.mark.parametrize("columns", [3, 61, 141])
+def test_many_columns_of_many_rows_are_searched_as_few_are(columns):
+    # Wide enough for columns to be looked at together, the last of them fewer than the others.
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, size=(2500, columns)).astype(float) * rng.uniform(1, 9, columns)
+    none = (np.zeros((2500, 1)), np.zeros(2500, bool), np.ones(2500))
+    grown = grow(X, *none, Growth(0.0, max_depth=1), together=False)
+    Z = (X - X.mean(axis=0)) / X.std(axis=0) / np.sqrt(columns)
+    cuts = np.quantile(X, [0.4, 0.6, 0.9], axis=0)[:, :, None]  # between the four values
+    left = np.concatenate([np.less(X.T, cut) for cut in cuts])
+    size = left.sum(axis=1)
+    gain = ((left @ Z) ** 2).sum(axis=1) / (size * (2500 - size))
+    # Single precision, and the same few values over and over: roundings do not cancel.
+    assert_allclose(grown.gain[0], gain.max(), rtol=1e-4)
+    assert grown.tree.coefficients.indices[0] == gain.argmax() % columns
+
+
 @pytest.mark.parametrize("together", [True, False])
 def test_each_exact_fuzzy_split_is_the_best_by_brute_force(together):
     data = few_rows() if together else numbers()

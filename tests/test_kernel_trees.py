@@ -22,8 +22,8 @@ from silva import (
     LabelledKFold,
     export_text,
 )
-from silva.estimators.kernel_base import distributions
-from silva.kernel_trees import column_ranges, deviations, gaussian_membership
+from silva.estimators.problem import distributions
+from silva.kernel_trees import Task, column_ranges, deviations, gaussian_membership
 from silva.leaf_values import stack_memberships
 from silva.membership import membership
 
@@ -464,6 +464,25 @@ def test_the_blend_is_the_one_that_finds_hidden_labels_best():
     assert model.blend_losses_[model.blend_] == min(model.blend_losses_.values())
     few = KernelForestClassifier(n_estimators=5, random_state=0).fit(*iris(30)[::2])
     assert few.blend_ == 0.5
+
+
+def test_the_blend_of_numbers_is_judged_in_units_of_the_weighted_variance():
+    # The weighted mean as the answer to all: its loss is one for each output, by definition.
+    rng = np.random.default_rng(0)
+    targets, weight = rng.normal(size=(30, 2)) * [1.0, 50.0], rng.uniform(0.1, 5, 30)
+    known = np.arange(30) % 3 > 0
+    task = Task(np.zeros((30, 1)), targets, known, weight, False, np.zeros(1), None, 1)
+    mean = np.average(targets[known], axis=0, weights=weight[known])
+    loss = KernelForestRegressor()._loss(task, targets[known], np.tile(mean, (known.sum(), 1)))
+    np.testing.assert_allclose(np.average(loss, weights=weight[known]), 2)
+
+
+def test_supervision_is_that_of_the_whole_fit_where_folds_hid_labels():
+    X, y = load_iris(return_X_y=True)
+    partial = np.where(np.arange(150) % 5 > 0, y, -1)
+    model = KernelForestClassifier(n_estimators=5, random_state=0).fit(X, partial)
+    assert model.blend_losses_
+    assert model.supervision_ == 0.8
 
 
 def test_a_class_that_a_fold_lacks_has_no_share_in_it():

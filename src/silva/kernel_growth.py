@@ -54,6 +54,12 @@ class Growth:
         Most decisions on a way down.
     min_weight_leaf : float
         Least weight of a leaf.
+    min_rows_leaf, min_labelled_leaf : int
+        Fewest rows, and labelled rows, in a leaf whatever their weights. Not for fuzzy trees, where
+        a row is in many leaves.
+    stop_pure : bool
+        Leave nodes alone whose labelled rows agree, and those without any, unless `supervision` is
+        0: answers by the labelled rows of a leaf would not change.
     max_leaf_nodes : int or None
         Most leaves; nodes are then split in the order of their gains.
     max_features : int or None
@@ -86,6 +92,9 @@ class Growth:
     ccp_alpha: float = 0.0
     max_depth: int | None = None
     min_weight_leaf: float = 1.0
+    min_rows_leaf: int = 1
+    min_labelled_leaf: int = 0
+    stop_pure: bool = False
     max_leaf_nodes: int | None = None
     max_features: int | None = None
     max_tries: int | None = None
@@ -113,6 +122,11 @@ class Growth:
         ):
             value = getattr(self, name)
             _require(name, value, f"None or {least} or more", value is None or value >= least)
+        crisp = not np.any(self.bandwidth)
+        for name, least in (("min_rows_leaf", 1), ("min_labelled_leaf", 0)):
+            value = getattr(self, name)
+            _require(name, value, f"{least} or more", value >= least)
+            _require(name, value, f"{least} where rows are uncertain", crisp or value == least)
 
     @property
     def limits(self) -> Any:
@@ -121,6 +135,9 @@ class Growth:
             supervision=self.supervision,
             ccp_alpha=self.ccp_alpha,
             min_weight_leaf=self.min_weight_leaf,
+            min_rows_leaf=self.min_rows_leaf,
+            min_labelled_leaf=self.min_labelled_leaf,
+            stop_pure=self.stop_pure,
             max_depth=_or_no_limit(self.max_depth),
             max_leaf_nodes=_or_no_limit(self.max_leaf_nodes),
             max_features=_or_no_limit(self.max_features),
@@ -169,6 +186,12 @@ class GrownTree:
     tree: Tree
     gain: Array
 
+    @property
+    def column_gains(self) -> Array:
+        """What the splits of each column gained together."""
+        tree = self.tree
+        return np.bincount(tree.coefficients.indices, self.gain[~tree.is_leaf], tree.n_features)
+
 
 def prepare(
     X: Array,
@@ -185,7 +208,8 @@ def prepare(
     Parameters
     ----------
     X : array of shape (rows, columns)
-        Finite numbers, single or double precision.
+        Finite numbers, single or double precision. Not to be changed while trees grow from them:
+        double precision in the order of columns is not copied.
     targets : array of shape (rows, outputs)
         Numbers, or class indicators; any value where the row is unlabelled.
     labelled : bool array of shape (rows,)

@@ -36,8 +36,8 @@ class Task:
 
     Attributes
     ----------
-    X : float64 array of shape (rows, columns)
-        Clipped.
+    X : array of shape (rows, columns)
+        Clipped, if at all.
     targets : float64 array of shape (rows, outputs)
         Numbers, or class indicators; any value where the row is unlabelled.
     labelled : bool array of shape (rows,)
@@ -66,6 +66,13 @@ class Task:
         labelled = self.labelled.copy()
         labelled[rows] = False
         return replace(self, labelled=labelled, total=None)
+
+    def on(self, rows: Array) -> Task:
+        """Return the task on some of the rows, and nothing known about totals."""
+        return replace(
+            self, X=self.X[rows], targets=self.targets[rows], labelled=self.labelled[rows],
+            weight=self.weight[rows], total=None,
+        )  # fmt: skip
 
     def prepare(self, growth: Growth) -> Prepared:
         """Bin and scale the rows."""

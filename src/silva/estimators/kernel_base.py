@@ -21,7 +21,7 @@ from silva.estimators.partial_labels import (
     read_numbers,
     read_totals,
 )
-from silva.estimators.problem import check_weights
+from silva.estimators.problem import check_weights, distributions
 from silva.estimators.scaling import column_relevance
 from silva.kernel_growth import KERNELS, METHODS, Growth
 from silva.kernel_trees import LeafRule, Task, column_ranges, deviations
@@ -275,12 +275,13 @@ class KernelRegressor(RegressorMixin, KernelModel):
         return answers[:, 0].copy() if self._flat else answers.copy()
 
 
-def distributions(answers: Array) -> Array:
-    """Return answers as class distributions; known totals may have moved them out of range."""
-    shares = np.clip(answers, 0.0, None)
-    whole = shares.sum(axis=1, keepdims=True)
-    even = 1 / shares.shape[1]
-    return np.asarray(np.where(whole > 0, shares / np.where(whole > 0, whole, 1.0), even))
+def target_spread(task: Task, power: int) -> Array:
+    """Return the mean absolute (1) or standard (2) deviation of each output; 1 where it is 0."""
+    known, mass = task.targets[task.labelled], task.weight[task.labelled]
+    gap = abs(known - np.average(known, axis=0, weights=mass))
+    spread = np.average(gap**power, axis=0, weights=mass) ** (1 / power)
+    varies = (np.ptp(known, axis=0) > 0) & (spread > 0)  # a mean of equals may be off by rounding
+    return np.where(varies, spread, 1.0)
 
 
 def _check_positive(name: str, value: Any) -> float:

@@ -19,17 +19,18 @@ from silva.estimators.kernel_base import (
     KernelClassifier,
     KernelModel,
     KernelRegressor,
-    distributions,
+    target_spread,
 )
 from silva.estimators.parameters import check_choice, check_flag, check_integer, check_number
+from silva.estimators.problem import distributions
+from silva.estimators.selection import folds
 from silva.kernel_growth import Growth, grow_many
 from silva.kernel_trees import Task, leaf_values
 from silva.leaf_values import ancestor_values, smooth_leaf_values, stack_memberships
 from silva.membership import predict_fuzzy
 from silva.tree import Array, Tree
 
-FOLDS = 5  # of hidden labels, by which the blend is chosen
-PILOTS = 20  # trees grown for each of them
+PILOTS = 20  # trees grown for each fold of hidden labels, by which the blend is chosen
 PILOT_TEACHER_TREES = 50
 BLENDS = (0.5, 0.25, 0.75, 0.0, 1.0)  # the first wins a tie
 FEW_LABELS = 10  # fewer different rows do not tell blends apart
@@ -38,10 +39,11 @@ TEACHER_TREES = 100
 
 @dataclass(frozen=True, eq=False)
 class Grown:
-    """Trees with values at their leaves, and the gains of each encoded column."""
+    """Trees with values at their leaves, the gains of each encoded column, the labels' weight."""
 
     trees: list[Tree]
     gains: Array
+    supervision: float
 
 
 class KernelForest(KernelModel):
@@ -123,7 +125,7 @@ class KernelForest(KernelModel):
         seed = self._seed()
         self.blend_ = self._choose_blend(task, seed) if self.blend == "auto" else float(self.blend)
         grown = self._grow(task, self.n_estimators, seed)
-        self.trees_ = grown.trees
+        self.trees_, self.supervision_ = grown.trees, grown.supervision
         self.teachers_ = self._teachers(task, TEACHER_TREES, seed) if self.blend_ < 1 else []
         self._keep_importances(grown.gains)
         self._keep_labels(rows, task, kept)
@@ -138,16 +140,13 @@ class KernelForest(KernelModel):
             bandwidth=self.bandwidth * task.deviation,
             random_thresholds=self.kind == "extra",
         )
-        self.supervision_ = growth.supervision
         streams = np.random.SeedSequence(seed).generate_state(n_trees)
         grown = grow_many(
             task.prepare(growth), streams, self._draw(task, n_trees, seed), self._n_threads
         )
         trees = [each.tree for each in grown]
-        gains = np.zeros(task.X.shape[1])
-        for each in grown:
-            np.add.at(gains, each.tree.coefficients.indices, each.gain[~each.tree.is_leaf])
-        return Grown(self._valued(trees, task, growth), gains)
+        gains = np.sum([each.column_gains for each in grown], axis=0)
+        return Grown(self._valued(trees, task, growth), gains, growth.supervision)
 
     def _draw(self, task: Task, n_trees: int, seed: int) -> Array | None:
         """Return how often each tree sees each row; a weight of two is two rows to draw."""
@@ -194,14 +193,9 @@ class KernelForest(KernelModel):
         if len(np.unique(groups)) < FEW_LABELS or task.labelled.all():
             return BLENDS[0]
         strata = task.targets[known].argmax(axis=1) if self._is_classes else np.zeros_like(known)
-        number, member = np.unique(groups, return_inverse=True)
-        first_stratum = np.zeros(len(number), int)
-        first_stratum[member] = strata
-        fold = np.empty(len(number), int)
-        fold[np.argsort(first_stratum, kind="stable")] = np.arange(len(number)) % FOLDS
-        losses = np.zeros(len(BLENDS))
-        for k in range(FOLDS):
-            test = known[fold[member] == k]
+        losses, tested = np.zeros(len(BLENDS)), 0.0
+        for _, held_out in folds(groups, task.X.shape[1], strata):
+            test = known[held_out]
             part = task.hide(test)
             trees = self._grow(part, min(PILOTS, self.n_estimators), seed).trees
             ours = self._tree_answers(trees, task.X[test])
@@ -212,7 +206,8 @@ class KernelForest(KernelModel):
                 answers = blend * ours + (1 - blend) * theirs
                 loss = self._loss(task, task.targets[test], answers)
                 losses[place] += float(task.weight[test] @ loss)
-        losses /= task.weight[known].sum()
+            tested += float(task.weight[test].sum())
+        losses /= tested
         self.blend_losses_ = dict(zip(BLENDS, losses.tolist(), strict=True))
         return BLENDS[int(losses.argmin())]
 
@@ -257,8 +252,8 @@ class KernelForestClassifier(KernelClassifier, KernelForest):
     blend : float or "auto", default="auto"
         Part of the semi-supervised forest in the answer; the rest is the mean of a random forest
         and of extremely random trees on the labelled rows. 1 leaves these out. "auto" hides labels
-        in five folds and takes the best of 0, 0.25, 0.5, 0.75 and 1; 0.5 with fewer than 10
-        different labelled rows.
+        in five folds (fewer where labels are thousands) and takes the best of 0, 0.25, 0.5, 0.75
+        and 1; 0.5 with fewer than 10 different labelled rows.
     bandwidth : float, default=0.0
         As in `KernelTreeClassifier`. Forests gain nothing by uncertain rows: their trees, each with
         other thresholds, are smooth together.
@@ -420,6 +415,4 @@ class KernelForestRegressor(KernelRegressor, KernelForest):
         return np.asarray(model.predict(X).reshape(len(X), -1))
 
     def _loss(self, task: Task, targets: Array, answers: Array) -> Array:
-        known = task.targets[task.labelled]
-        variance = np.var(known, axis=0)
-        return np.asarray(((targets - answers) ** 2 / np.where(variance > 0, variance, 1)).sum(1))
+        return np.asarray((((targets - answers) / target_spread(task, 2)) ** 2).sum(axis=1))

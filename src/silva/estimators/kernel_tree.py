@@ -17,9 +17,10 @@ from silva.estimators.kernel_base import (
     KernelClassifier,
     KernelModel,
     KernelRegressor,
-    distributions,
+    target_spread,
 )
 from silva.estimators.parameters import check_choice, check_number
+from silva.estimators.problem import distributions, leaf_numbers
 from silva.estimators.selection import folds
 from silva.kernel_growth import Growth, prune_path
 from silva.kernel_trees import Task, gaussian_membership, leaf_values
@@ -125,9 +126,7 @@ class KernelTree(KernelModel):
             _warn_collapse(self._tell(values)[0])
         reached = node_totals(grown.tree, np.asarray(M.T @ task.weight))
         self.tree_ = self._merge(grown.tree.with_leaves(values, reached), task)
-        gains = np.zeros(rows.shape[1])
-        np.add.at(gains, grown.tree.coefficients.indices, grown.gain[~grown.tree.is_leaf])
-        self._keep_importances(gains)
+        self._keep_importances(grown.column_gains)
         self._keep_labels(rows, task, kept)
         return self
 
@@ -194,11 +193,8 @@ class KernelTree(KernelModel):
         return membership(self.tree_, rows, spread, self.kernel, self._n_threads)  # type: ignore[arg-type]
 
     def _leaf_numbers(self, X: Any) -> Array:
-        rows, tree = self._encode(X), self.tree_
-        nodes = cpu.route(
-            rows, tree.left, tree.right, tree.coefficients, tree.threshold, self._n_threads
-        )
-        return np.asarray(tree.leaf_index[nodes])
+        rows = self._encode(X)
+        return leaf_numbers(cpu, self.tree_, rows, self._n_threads)
 
     def apply(self, X: Any) -> Array:
         """Return the node number of the leaf in which each row lies."""
@@ -429,20 +425,12 @@ columns_
         return self._fit(X, y, sample_weight, None)
 
     def _loss(self, task: Task, targets: Array, answers: Array) -> Array:
-        return np.asarray((abs(targets - answers) / _target_spread(task, 1)).mean(axis=1))
+        return np.asarray((abs(targets - answers) / target_spread(task, 1)).mean(axis=1))
 
     def _merge(self, tree: Tree, task: Task) -> Tree:
-        unit = _target_spread(task, 2)
+        unit = target_spread(task, 2)
         scaled, _ = prune_by_purity(tree.with_leaves(tree.values / unit), tol=self.merge_tol)
         return scaled.with_leaves(scaled.values * unit)
-
-
-def _target_spread(task: Task, power: int) -> Array:
-    """Return the mean absolute (1) or standard (2) deviation of each output; 1 where it is 0."""
-    known, mass = task.targets[task.labelled], task.weight[task.labelled]
-    gap = abs(known - np.average(known, axis=0, weights=mass))
-    spread = np.average(gap**power, axis=0, weights=mass) ** (1 / power)
-    return np.asarray(np.where(spread > 0, spread, 1.0))
 
 
 def _listed(name: str, value: Any) -> list[float]:

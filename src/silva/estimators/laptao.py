@@ -9,8 +9,11 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from silva.estimators.laptao_base import LapTAO
 from silva.estimators.partial_labels import read_classes, read_numbers, read_totals
+from silva.estimators.problem import distributions
 from silva.mac import Callback
 from silva.tree import Array
+
+LEAST_SHARE = 1e-6  # of a class in an answer: no class is ruled out
 
 
 class LapTAOClassifier(ClassifierMixin, LapTAO):
@@ -163,7 +166,7 @@ class LapTAOClassifier(ClassifierMixin, LapTAO):
     def _keep_labels(self, Z: Array, labelled: Array) -> None:
         partial, weight = self._partial, self._weight
         del self._partial, self._weight
-        self.label_distributions_ = _distributions(Z)
+        self.label_distributions_ = distributions(Z, LEAST_SHARE)
         code = np.where(labelled, partial.codes, Z.argmax(axis=1))
         self.transduction_ = self.classes_[code]
         self.class_totals_ = None
@@ -181,7 +184,7 @@ class LapTAOClassifier(ClassifierMixin, LapTAO):
 
     def predict_proba(self, X: Any) -> Array:
         """Return class probabilities: the answer of the leaf, clipped and normalised."""
-        return _distributions(self._outputs(X))
+        return distributions(self._outputs(X), LEAST_SHARE)
 
     def predict_log_proba(self, X: Any) -> Array:
         """Return the logarithms of `predict_proba`."""
@@ -270,9 +273,3 @@ max_categories, memory, n_jobs, random_state, verbose
         """Return the answer of each row's leaf."""
         outputs = self._outputs(X)
         return outputs[:, 0] if self._flat else outputs
-
-
-def _distributions(Z: Array) -> Array:
-    """Return the rows clipped at zero and normalised to sum to one."""
-    Z = np.clip(Z, 1e-6, None)
-    return np.asarray(Z / Z.sum(axis=1, keepdims=True))

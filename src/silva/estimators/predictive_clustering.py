@@ -15,17 +15,21 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from silva.copies import row_groups
 from silva.estimators.columns import encode, fit_columns
+from silva.estimators.kernel_base import target_spread
 from silva.estimators.parameters import check_integer, check_number, count_columns
 from silva.estimators.partial_labels import read_classes, read_numbers
-from silva.estimators.problem import check_weights
+from silva.estimators.problem import check_weights, leaf_numbers
 from silva.estimators.selection import CELLS, ROWS, folds
+from silva.kernel_growth import Growth
+from silva.kernel_trees import Task
 from silva.kernels import Matrix, cpu
 from silva.losses import squared_error
-from silva.predictive_clustering import Growth, Problem, grow
-from silva.tree import Array, Tree
+from silva.predictive_clustering import grow, grow_each
+from silva.tree import Array
 
 CANDIDATES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0)  # the first wins a tie
 UNDECIDED, FEW_LABELS = 0.5, 10  # taken where there are too few labels to choose by
+SPARSE_CELLS = 2**26  # rows x columns of a sparse matrix that are made dense: some 2 GB
 
 
 class PredictiveClusteringTree(BaseEstimator):
@@ -66,7 +70,7 @@ class PredictiveClusteringTree(BaseEstimator):
         """Check y; return targets or class indicators, and the mask of the labelled rows."""
 
     @abstractmethod
-    def _loss(self, problem: Problem, targets: Array, answers: Array) -> Array:
+    def _loss(self, task: Task, targets: Array, answers: Array) -> Array:
         """Return the loss of each row in the choice of `supervision`."""
 
     # ---- fitting --------------------------------------------------------------------------------
@@ -89,27 +93,26 @@ class PredictiveClusteringTree(BaseEstimator):
         """
         growth = self._growth()
         X, self.columns_ = fit_columns(self, X, missing="error", max_categories=self.max_categories)
+        X = _dense(X)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         targets, labelled = self._read_targets(y, X.shape[0])
         check_weights(weight)
         used = np.flatnonzero(weight > 0)
         if not labelled[used].any():
             raise ValueError("sample_weight must be positive for some labelled row, got zeros")
-        problem = Problem.pose(
-            X if len(used) == len(weight) else X[used],
-            targets[used],
-            labelled[used],
-            weight[used],
-            together=self._together,
-            n_threads=int(effective_n_jobs(self.n_jobs)),
-        )
+        task = Task(
+            X, targets, labelled, weight, self._together, np.zeros(X.shape[1]), None,
+            int(effective_n_jobs(self.n_jobs)),
+        )  # fmt: skip
+        if len(used) < len(weight):
+            task = task.on(used)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         growth = replace(growth, max_features=count_columns(self.max_features, X.shape[1]))
         chosen: tuple[float, dict[float, float]] = (growth.supervision, {})
         if self.supervision == "auto":
-            chosen = self._choose(problem, growth, seed)
+            chosen = self._choose(task, growth, seed)
         self.supervision_, self.held_out_losses_ = chosen
-        self.tree_ = grow(problem, replace(growth, supervision=self.supervision_), seed)
+        self.tree_ = grow(task, replace(growth, supervision=self.supervision_), seed)
         self.transduction_ = self._labels(self.tree_.values[self._leaf_numbers(X)])
         self.transduction_[labelled] = self._labels(targets[labelled])
         return self
@@ -131,38 +134,38 @@ class PredictiveClusteringTree(BaseEstimator):
         return Growth(
             supervision=supervision,
             max_depth=self.max_depth,
-            min_rows=check_integer("min_samples_leaf", self.min_samples_leaf, 1),
-            min_labelled=check_integer("min_labelled_leaf", self.min_labelled_leaf, 0),
+            min_weight_leaf=0.0,
+            min_rows_leaf=check_integer("min_samples_leaf", self.min_samples_leaf, 1),
+            min_labelled_leaf=check_integer("min_labelled_leaf", self.min_labelled_leaf, 0),
+            stop_pure=True,
             max_bins=check_integer("max_bins", self.max_bins, 2),
         )
 
-    def _choose(
-        self, problem: Problem, growth: Growth, seed: int
-    ) -> tuple[float, dict[float, float]]:
+    def _choose(self, task: Task, growth: Growth, seed: int) -> tuple[float, dict[float, float]]:
         """Choose the weight of the labels on held-out labelled rows.
 
         All unlabelled rows help to grow the trees, or as many as `silva.estimators.selection`
         would look at.
         """
-        columns = problem.X.shape[1]
-        known = np.flatnonzero(problem.labelled)
-        groups = row_groups(problem.X, seed)
+        columns = task.X.shape[1]
+        known = np.flatnonzero(task.labelled)
+        groups = row_groups(task.X, seed)
         if len(np.unique(groups[known])) < FEW_LABELS:
             return UNDECIDED, {}
-        others = np.flatnonzero(~problem.labelled)
+        others = np.flatnonzero(~task.labelled)
         room = max(min(ROWS, CELLS // columns) - len(known), 0)
         if len(others) > room:
             others = others[groups[others] <= np.sort(groups[others])[room]]
-        strata = problem.targets[known].argmax(axis=1) if self._together else np.zeros_like(known)
+        strata = task.targets[known].argmax(axis=1) if self._together else np.zeros_like(known)
         losses: dict[float, list[float]] = {w: [] for w in CANDIDATES}
         for train, held_out in folds(groups[known], columns, strata):
-            part = problem.on(np.concatenate([known[train], others]))
+            part = task.on(np.concatenate([known[train], others]))
             test = known[held_out]
-            for w in CANDIDATES:
-                tree = grow(part, replace(growth, supervision=w), seed)
-                answers = tree.values[_leaf_numbers(tree, problem.X[test], problem.n_threads)]
-                loss = self._loss(problem, problem.targets[test], answers)
-                losses[w].append(float(np.average(loss, weights=problem.weight[test])))
+            trees = grow_each(part, growth, CANDIDATES, seed)
+            for w, tree in zip(CANDIDATES, trees, strict=True):
+                answers = tree.values[leaf_numbers(cpu, tree, task.X[test], task.n_threads)]
+                loss = self._loss(task, task.targets[test], answers)
+                losses[w].append(float(np.average(loss, weights=task.weight[test])))
         mean = {w: float(np.mean(loss)) for w, loss in losses.items()}
         lowest = min(mean.values())
         return next(w for w in CANDIDATES if mean[w] <= lowest * (1 + 1e-9)), mean
@@ -178,7 +181,7 @@ class PredictiveClusteringTree(BaseEstimator):
         return encode(self, X, self.columns_)
 
     def _leaf_numbers(self, X: Matrix) -> Array:
-        return _leaf_numbers(self.tree_, X, int(effective_n_jobs(self.n_jobs)))
+        return leaf_numbers(cpu, self.tree_, X, int(effective_n_jobs(self.n_jobs)))
 
     def predict(self, X: Any) -> Array:
         """Return the answer of each row's leaf: the most frequent class, or the mean target."""
@@ -231,7 +234,8 @@ class PredictiveClusteringTreeClassifier(ClassifierMixin, PredictiveClusteringTr
         Features tried at each node: a number, a share or a rule; None for all. All features count
         in the judgement.
     max_bins : int, default=255
-        Where a feature has more values at a node, thresholds are tried at so many quantiles.
+        Where a feature has more values, they are put in so many bins and thresholds are tried
+        between them; from 2 to 255.
     max_categories : int, default=30
         Most indicator columns a category of a frame is spread over; rare levels are grouped.
     n_jobs : int, optional
@@ -254,6 +258,12 @@ class PredictiveClusteringTreeClassifier(ClassifierMixin, PredictiveClusteringTr
     columns_ : Columns
         How the input columns were encoded.
 
+    Notes
+    -----
+    The tree is the crisp `KernelTreeClassifier` with all columns alike, another answer at its
+    leaves, and limits on their numbers of rows. It grows from dense rows: a sparse matrix of more
+    than 2²⁶ entries, zeros counted, is refused. Answers to sparse rows stay sparse.
+
     Examples
     --------
     >>> import numpy as np
@@ -274,7 +284,7 @@ class PredictiveClusteringTreeClassifier(ClassifierMixin, PredictiveClusteringTr
         indicators[partial.labelled, partial.codes[partial.labelled]] = 1.0
         return indicators, partial.labelled
 
-    def _loss(self, problem: Problem, targets: Array, answers: Array) -> Array:
+    def _loss(self, task: Task, targets: Array, answers: Array) -> Array:
         wrong = targets.argmax(axis=1) != answers.argmax(axis=1)
         return np.asarray(wrong + 0.1 * squared_error(targets, answers))
 
@@ -336,15 +346,23 @@ class PredictiveClusteringTreeRegressor(RegressorMixin, PredictiveClusteringTree
         self._flat = partial.flat
         return partial.targets, partial.labelled
 
-    def _loss(self, problem: Problem, targets: Array, answers: Array) -> Array:
-        variance = problem.target_variance
-        unit = np.sqrt(np.where(variance > 0, variance, 1.0))
+    def _loss(self, task: Task, targets: Array, answers: Array) -> Array:
+        unit = target_spread(task, 2)
         return np.asarray(squared_error(targets / unit, answers / unit))
 
     def _labels(self, answers: Array) -> Array:
         return answers[:, 0].copy() if self._flat else answers.copy()
 
 
-def _leaf_numbers(tree: Tree, X: Matrix, n_threads: int) -> Array:
-    nodes = cpu.route(X, tree.left, tree.right, tree.coefficients, tree.threshold, n_threads)
-    return np.asarray(tree.leaf_index[nodes])
+def _dense(X: Matrix) -> Array:
+    """Return the rows as trees grow from them."""
+    if not sparse.issparse(X):
+        return np.asarray(X)
+    rows, columns = X.shape
+    if rows * columns > SPARSE_CELLS:
+        raise ValueError(
+            f"X is sparse, with {rows} rows and {columns} columns: a predictive clustering tree "
+            f"grows from dense rows, and at most {SPARSE_CELLS} entries are made so. Select "
+            "columns, or draw rows"
+        )
+    return np.asarray(X.toarray())

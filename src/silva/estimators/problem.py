@@ -63,6 +63,17 @@ def check_weights(weight: Array) -> None:
         )
 
 
+def distributions(answers: Array, floor: float = 0.0) -> Array:
+    """Return answers as class distributions, no class below `floor` before they are normalised.
+
+    Answers may be out of range: smoothing and known totals move them.
+    """
+    shares = np.clip(answers, floor, None)
+    whole = shares.sum(axis=1, keepdims=True)
+    even = 1 / shares.shape[1]
+    return np.asarray(np.where(whole > 0, shares / np.where(whole > 0, whole, 1.0), even))
+
+
 def leaf_numbers(kernels: Kernels, tree: Tree, X: Matrix, n_threads: int) -> Array:
     """Return the leaf number of each row."""
     nodes = kernels.route(X, tree.left, tree.right, tree.coefficients, tree.threshold, n_threads)

@@ -70,7 +70,7 @@ def column_relevance(
 ) -> Array:
     """Importance of each column in a forest on the labelled rows, 1 on average; see `relevance`."""
     forest = labelled_forest(X, labels, label_weight, is_classes, seed, n_jobs)
-    return relevance(forest, np.count_nonzero(label_weight))
+    return relevance(forest, int(np.count_nonzero(label_weight)))
 
 
 def labelled_forest(

@@ -34,7 +34,7 @@ DUELS = (("KF", "RF"), ("KF extra", "RF"), ("KT", "PCT"), ("KT", "CART"), ("KT",
 
 def run(options):
     """Return the table."""
-    seeds = range(options.seeds or (1 if options.quick else 5))
+    seeds = range(options.seeds or (1 if options.quick else 3))
     counts = COUNTS[:1] if options.quick else COUNTS
     names = (*(QUICK_SETS if options.quick else SETS), *options.sets)
     size = options.rows or (300 if options.quick else ROWS)

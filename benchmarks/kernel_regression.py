@@ -2,10 +2,10 @@
 
 R² in percent, mean over draws of rows and labels: "transductive / inductive", that is on the
 unlabelled training rows and on rows never seen; 0 is no better than the mean target of the rows
-judged, and there is no lower end. A draw takes up to 2,000 training rows (70 % of a smaller set)
-and up to as many test rows, of which any are labelled up to the count. Categories become indicator
-columns, missing values means, and columns get mean 0 and deviation 1, by the training rows; the
-paper of these trees leaves regression open, so the rest is as in `kernel_trees`.
+judged, and there is no lower end. A draw takes up to 2,000 training rows (70 % of a smaller set),
+any of which are labelled up to the count, and up to as many test rows. Categories become indicator
+columns, missing values means, and columns get mean 0 and deviation 1, by the training rows. The
+paper of these trees leaves regression open.
 
 Ours have their default settings: KT, KF, KF extra (`KernelTreeRegressor`, and forests of 100).
 Supervised, on the labelled rows: CART and RF, scikit-learn's tree and forest. PCT is

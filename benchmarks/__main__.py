@@ -29,6 +29,7 @@ TABLES = {
     "boosting_few_labels": "boosting with 1, 5 and 10 % of the labels beside labels only",
     "growth": "time and memory of LapTAO as the rows grow",
     "kernel_trees": "kernel trees and forests with 25 to 200 labels on the sets of their paper",
+    "kernel_regression": "kernel trees and forests for numbers with 25 to 250 labels",
     "kernel_ablation": "what kernel trees and forests owe to each of their parts",
     "kernel_growth": "growth time of kernel trees beside scikit-learn's, and as the rows grow",
     "kernel_figure": "ten labels on two moons, as a picture",

@@ -4,7 +4,7 @@ Accuracy in percent on rows never seen, mean over the sets and draws of `kernel_
 100 labels. Each line changes one thing about a tree or forest with default settings, or about the
 forest without supervised forests in it (blend 1); the difference to that is in points, with its
 standard error over sets and draws. "as the paper" changes all at once to what its appendix says:
-supervision is the labelled share, columns count alike, no prior from the nodes above; for a tree
+supervision is the labelled share, columns count alike, leaves have no prior; for a tree
 bandwidth (0.01 to 0.1) and ccp_alpha (0.001 to 0.1) chosen by cross-validation of the leaf values
 alone; for a forest bandwidth 0.1 and ccp_alpha 0.001, log₂ of the columns a node, leaf values tree
 by tree. Columns are clipped at their 1 and 99 % quantiles in all lines.
@@ -71,7 +71,8 @@ def tree_changes(share):
         (leaves, "robust"): {"leaf_values": "robust"},
         (leaves, "labelled weight 1"): {"labelled_weight": 1.0},
         (leaves, "robust, labelled weight 1"): {"leaf_values": "robust", "labelled_weight": 1.0},
-        (leaves, "no prior from the nodes above"): {"prior_weight": 0.0},
+        (leaves, "prior from the nodes above"): {"prior": "ancestors", "prior_weight": 0.1},
+        (leaves, "no prior"): {"prior_weight": 0.0},
         (leaves, "leaves not merged"): {"merge_tol": 0.0},
         ("selection", "by trees grown anew"): GRID | {"selection": "regrow"},
         ("selection", "by leaf values alone"): GRID | {"selection": "leaves"},

@@ -63,7 +63,7 @@ KINDS = ("transductive", "inductive")
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """Training rows with true and partly hidden classes (-1), and test rows."""
+    """Training rows with true and partly hidden targets (-1, or NaN for numbers), and test rows."""
 
     X: np.ndarray
     y: np.ndarray
@@ -74,7 +74,7 @@ class Draw:
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """Mean accuracy: cases (a set and a count of labels) by methods by KINDS."""
+    """Mean accuracy, or R²: cases (a set and a count of labels) by methods by KINDS."""
 
     cases: list[tuple[str, int]]
     methods: list[str]
@@ -96,22 +96,31 @@ def run(options):
     names = (*(QUICK_SETS if options.quick else SETS), *options.sets)
     size = options.rows or (300 if options.quick else ROWS)
     notes = [f"Draws: {len(seeds)}. Training rows of a set: at most {size}."]
-    cases, means = [], []
+    measured = measure(score, names, counts, seeds, size, notes, options.quick)
+    if not measured.cases:
+        return Table([], notes)
+    return Table(rows_of(measured, counts), notes + verdicts(measured, counts))
+
+
+def measure(score, names, counts, seeds, size, notes, quick):
+    """Return the mean over the draws of what `score` says of every set and count of labels.
+
+    `score(data, count, seed, size)` returns a pair of numbers, those of KINDS, for each method.
+    """
+    cases, means, methods = [], [], []
     for data in available(names, notes):
         jobs = [(count, seed) for count in counts for seed in seeds]
-        found = Parallel(n_jobs=1 if options.quick else -1)(
+        found = Parallel(n_jobs=1 if quick else -1)(
             delayed(score)(data, count, seed, size) for count, seed in jobs
         )
         for count in counts:
-            cells = [cell for (c, _), cell in zip(jobs, found, strict=True) if c == count]
+            drawn = [cell for (c, _), cell in zip(jobs, found, strict=True) if c == count]
+            methods = list(drawn[0])
             cases.append((data.name, count))
-            means.append(np.mean([list(cell.values()) for cell in cells], axis=0))
-            shown = dict(zip(cells[0], (100 * means[-1]).round(1).tolist(), strict=True))
+            means.append(np.mean([list(cell.values()) for cell in drawn], axis=0))
+            shown = dict(zip(methods, (100 * means[-1]).round(1).tolist(), strict=True))
             progress(f"  {count} labels: {shown}")
-    if not cases:
-        return Table([], notes)
-    results = Results(cases, list(methods(0)), np.array(means))
-    return Table(rows_of(results, counts), notes + verdicts(results, counts))
+    return Results(cases, methods, np.array(means))
 
 
 # ---- one draw -----------------------------------------------------------------------------------
@@ -120,16 +129,19 @@ def run(options):
 def draw(data, count, seed, size):
     """Return rows of a set, with `count` labels; the rows are the same for any count."""
     rng = np.random.default_rng(seed)
+    y = np.unique(data.y, return_inverse=True)[1]
+    train, test, X, X_test = split(data, rng, size)
+    labelled = choose_count(y[train], count, rng)
+    return Draw(X, y[train], hide(y[train], labelled, "classification"), X_test, y[test])
+
+
+def split(data, rng, size):
+    """Return which rows train and which test, and both as numbers scaled by the training rows."""
     order = rng.permutation(len(data.y))
     cut = min(size, int(TRAINING_SHARE * len(order)))
-    train, test = order[:cut], order[cut : cut + size]
-    X, y = indicators(data), np.unique(data.y, return_inverse=True)[1]
+    train, test, X = order[:cut], order[cut : cut + size], indicators(data)
     scale = make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler()).fit(X[train])
-    labelled = choose_count(y[train], count, rng)
-    return Draw(
-        scale.transform(X[train]), y[train], hide(y[train], labelled, "classification"),
-        scale.transform(X[test]), y[test],
-    )  # fmt: skip
+    return train, test, scale.transform(X[train]), scale.transform(X[test])
 
 
 def indicators(data):

@@ -5,25 +5,30 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_iris, make_moons
+from sklearn.datasets import load_iris, make_friedman1, make_moons
+from sklearn.dummy import DummyRegressor
 from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks import __main__ as command
-from benchmarks import kernel_ablation, kernel_figure, kernel_trees, semi
+from benchmarks import kernel_ablation, kernel_figure, kernel_regression, kernel_trees, semi
 from benchmarks.data import DataSet
 from benchmarks.table import Options, critical_difference, friedman
-from silva import KernelTreeClassifier
+from silva import KernelTreeClassifier, KernelTreeRegressor
 
 
 @pytest.fixture
 def data_folder(tmp_path, monkeypatch):
     """Have small sets under the names that quick runs ask for."""
-    names = ("pima", "banknote_authentication")
-    entries = [{"name": name, "task": "classification", "categorical": []} for name in names]
-    (tmp_path / "catalogue.json").write_text(json.dumps(entries))
-    for seed, name in enumerate(names):
+    entries = []
+    for seed, name in enumerate(("pima", "banknote_authentication")):
         X, y = make_moons(200, noise=0.2, random_state=seed)
+        entries.append({"name": name, "task": "classification", "categorical": []})
         pd.DataFrame(X).assign(target=y).to_csv(tmp_path / f"{name}.csv.gz", index=False)
+    for seed, name in enumerate(("concrete", "cpu_act")):
+        X, y = make_friedman1(200, random_state=seed)
+        entries.append({"name": name, "task": "regression", "categorical": []})
+        pd.DataFrame(X).assign(target=y).to_csv(tmp_path / f"{name}.csv.gz", index=False)
+    (tmp_path / "catalogue.json").write_text(json.dumps(entries))
     monkeypatch.setenv("SILVA_DATA", str(tmp_path))
 
 
@@ -73,6 +78,18 @@ def test_draws_with_more_labels_have_the_same_rows_scaled_by_the_training_part()
     np.testing.assert_allclose(few.X.std(axis=0), 1)
     assert abs(few.X_test.mean(axis=0)).max() > 1e-3
     assert [(part.partial >= 0).sum() for part in (few, many)] == [10, 30]
+
+
+def test_any_rows_are_labelled_with_numbers():
+    X, y = make_friedman1(100, random_state=0)
+    data = DataSet("a", X, y, None, None, "regression", (), tuple("abcdefghij"))
+    part = kernel_regression.draw(data, 25, seed=1, size=60)
+    known = ~np.isnan(part.partial)
+    assert known.sum() == 25
+    assert len(part.X) == 60
+    assert len(part.X_test) == 40
+    np.testing.assert_array_equal(part.partial[known], part.y[known])
+    np.testing.assert_array_equal(np.sort(np.concatenate([part.y, part.y_test])), np.sort(y))
 
 
 def test_categories_of_more_than_two_values_become_indicators():
@@ -173,6 +190,19 @@ def test_quick_run_of_kernel_trees_concludes_from_both_sets(
     assert "| banknote_authentication | 25 |" in page
     assert "the best tree-based method, inductive: " in page
     assert "KT less CART, points: 25 labels +" in page
+
+
+def test_quick_run_of_kernel_regression_compares_with_the_mean(
+    data_folder, tmp_path, monkeypatch, capsys
+):
+    fast = {name: semi.LabelsOnly(DummyRegressor()) for name in kernel_regression.methods(0)}
+    fast["KT"] = KernelTreeRegressor(random_state=0)
+    monkeypatch.setattr(kernel_regression, "methods", lambda seed: fast)
+    command.run_table("kernel_regression", Options(quick=True), results=tmp_path)
+    page = capsys.readouterr().out
+    assert "| cpu_act | 25 |" in page
+    assert "KT less CART, points: 25 labels +" in page
+    assert "KF less RF, points: 25 labels +0.0 / +0.0" in page
 
 
 def test_quick_run_of_the_ablation_has_every_line(data_folder, tmp_path, monkeypatch, capsys):

@@ -22,6 +22,7 @@ from silva import (
     LabelledKFold,
     export_text,
 )
+from silva.estimators import kernel_base
 from silva.estimators.problem import distributions
 from silva.kernel_trees import Task, column_ranges, deviations, gaussian_membership
 from silva.leaf_values import stack_memberships
@@ -135,6 +136,48 @@ def test_wrong_class_totals_and_robust_leaves_are_refused_together():
         KernelTreeClassifier().fit(X, partial, class_totals={0: 1, 1: 2, 2: 2})
     with pytest.raises(ValueError, match="leaf_values='smooth'"):
         KernelTreeClassifier(leaf_values="robust").fit(X, partial, class_totals={0: 1, 1: 1, 2: 1})
+
+
+def test_a_heavy_prior_makes_a_leaf_the_mean_of_the_forests_answers_to_its_rows(monkeypatch):
+    class Forest:
+        classes_ = np.arange(3)
+        feature_importances_ = np.ones(4)
+
+        def predict_proba(self, X):
+            return np.column_stack([X[:, 0], X[:, 1], 10 - X[:, 0] - X[:, 1]]) / 10
+
+    X, _, partial = iris()
+    known = partial >= 0
+    monkeypatch.setattr(kernel_base, "labelled_forest", lambda *_: Forest())
+    model = KernelTreeClassifier(prior_weight=1e9, merge_tol=0.0, random_state=0).fit(X, partial)
+    answers = Forest().predict_proba(np.clip(X, *column_ranges(X, np.ones(len(X)))))
+    answers[known] = np.eye(3)[partial[known]]
+    M = model.membership(X).toarray()
+    np.testing.assert_allclose(
+        model.tree_.values, (M.T @ answers) / M.sum(axis=0)[:, None], atol=1e-6
+    )
+
+
+def test_the_forest_has_no_say_where_all_labels_are_known():
+    X, y = load_iris(return_X_y=True)
+    with_forest, without = (
+        KernelTreeClassifier(bandwidth=0.0, prior_weight=weight, random_state=0).fit(X, y)
+        for weight in (1.0, 0.0)
+    )
+    np.testing.assert_allclose(with_forest.predict_proba(X), without.predict_proba(X), atol=1e-12)
+
+
+@pytest.mark.parametrize("selection", ["regrow", "leaves"])
+def test_hidden_labels_do_not_reach_the_trials_by_the_forest(selection):
+    # Labels are noise, trees grow without them to a leaf for nearly every row, and the forest says
+    # all: had it seen the hidden labels, it would find them.
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(120, 3)), rng.integers(0, 2, 120)
+    model = KernelTreeClassifier(
+        bandwidth=[0.0, 0.01], ccp_alpha=1e-6, supervision=0.0, scaling="deviation",
+        selection=selection, prior_weight=100.0, random_state=0,
+    ).fit(X, y)  # fmt: skip
+    assert min(trial.loss for trial in model.selection_) > 0.4
 
 
 def test_merged_leaves_change_no_answer_by_more_than_the_tolerance():
@@ -350,6 +393,7 @@ def test_rows_without_weight_do_not_matter():
         ({"kernel": "cosine"}, "kernel must be one of"),
         ({"scaling": "none"}, "scaling must be one of"),
         ({"selection": "cv"}, "selection must be one of"),
+        ({"prior": "parents"}, r"prior must be one of \['forest', 'ancestors'\]"),
         ({"max_features": 1.5}, "max_features as a share"),
         ({"max_features": "third"}, "max_features must be one of"),
     ],

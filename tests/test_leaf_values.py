@@ -20,6 +20,7 @@ from silva.labels import LabelSystem, Total
 from silva.leaf_values import (
     ancestor_values,
     balancing_weight,
+    mean_answers,
     robust_leaf_values,
     smooth_leaf_values,
     stack_memberships,
@@ -64,6 +65,13 @@ def both_ways(request, monkeypatch):
 
 
 @pytest.mark.usefixtures("both_ways")
+def test_mean_answers_are_those_to_the_rows_of_a_leaf_or_to_all_rows_where_it_has_none():
+    M = sparse.csr_array(np.array([[1.0, 0, 0], [0.5, 0.5, 0], [0, 1, 0]]))
+    answers, weight = np.array([[1.0, 0], [0, 1], [0, 0]]), np.array([1.0, 2, 1])
+    expected = [[1 / 2, 1 / 2], [0, 1 / 2], [1 / 4, 1 / 2]]
+    np.testing.assert_allclose(mean_answers(M, answers, weight), expected)
+
+
 def test_predictions_equal_label_propagation_with_the_tree_kernel():
     # Lemma 1 of the kernel tree paper; label propagation in dense NumPy.
     M, Y, labelled, _ = problem()

@@ -1,10 +1,11 @@
 """Kernel trees from partly labelled rows: grown, then given values at their leaves.
 
 The two phases of the kernel tree paper (section 3): `silva.kernel_growth` splits for the sake of
-labels and columns alike, `silva.leaf_values` carries the labels over the leaves. Two things here
+labels and columns alike, `silva.leaf_values` carries the labels over the leaves. Three things here
 are not in the paper. Columns are clipped at quantiles first, because a few far rows would
-own the variance that growth lowers. And their variances may count by what a column tells about the
-labels, where growth would chase columns that mean nothing.
+own the variance that growth lowers. Their variances may count by what a column tells about the
+labels, where growth would chase columns that mean nothing. And leaves may lean to what another
+model says of their rows, where few labels reach them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from silva.leaf_values import (
     RobustLeaves,
     ancestor_values,
     balancing_weight,
+    mean_answers,
     robust_leaf_values,
     smooth_leaf_values,
 )
@@ -101,7 +103,7 @@ class LeafRule:
     labelled_weight : float or None
         Factor on the weight of labelled rows; None balances them with the others.
     prior_weight : float
-        Weight of what the nodes above a leaf say, beside that of the leaf's rows.
+        Weight of the leaf's prior beside that of the leaf's rows.
     """
 
     robust: bool
@@ -116,7 +118,7 @@ class LeafRule:
 
 
 def leaf_values(
-    tree: Tree, M: sparse.csr_array, task: Task, rule: LeafRule
+    tree: Tree, M: sparse.csr_array, task: Task, rule: LeafRule, answers: Array | None = None
 ) -> tuple[Array, RobustLeaves | None]:
     """Return values of the leaves, and how robust ones came about.
 
@@ -125,9 +127,17 @@ def leaf_values(
     tree : Tree
     M : CSR array of shape (rows, leaves)
         Memberships of the task's rows.
+    rule : LeafRule
+    answers : float64 array of shape (rows, outputs) or None
+        What another model says of the rows: leaves lean to the mean of it. None has them lean to
+        the nearest node above that holds labels.
     """
     known = (task.targets, task.labelled, task.weight)
-    prior, factor = ancestor_values(tree, M, *known), rule.factor(task)
+    if answers is None:
+        prior = ancestor_values(tree, M, *known)
+    else:
+        prior = mean_answers(M, answers, task.weight)
+    factor = rule.factor(task)
     if rule.robust:
         return robust_leaf_values(
             M, *known, prior, prior_weight=rule.prior_weight, labelled_weight=factor

@@ -13,8 +13,9 @@ so that with the Laplacian L(W) = diag(W1) - W the equation reads
 
 the label problem of `silva.labels` on the leaves: leaves that share unlabelled rows get similar
 values. It minimises sum_J a_i sum_L M_iL ||v_L - y_i||² + sum_U a_i sum_L M_iL ||v_L - p_i||². Many
-leaves may have no path to a label, so a weak ridge holds each to a prior, the value of the nearest
-node above it that holds labels: prior_weight · w_L ||v_L - prior_L||².
+leaves may have no path to a label, so a ridge holds each to a prior: prior_weight · w_L ||v_L -
+prior_L||². That is the value of the nearest node above it that holds labels, or the mean of what
+another model says of its rows.
 
 A forest is the same problem with the memberships of its trees side by side, divided by their
 number. MᵀUM would be dense there. But p_i is what minimises the second sum: with the p_i as
@@ -124,6 +125,27 @@ def ancestor_values(
     return means[tree.leaf_nodes]
 
 
+def mean_answers(M: Any, answers: Array, weight: Array) -> Array:
+    """Return for each leaf the mean of given answers to its rows; without rows, to all rows.
+
+    Parameters
+    ----------
+    M : CSR array of shape (rows, leaves)
+        Membership of the rows in the leaves.
+    answers : float array of shape (rows, outputs)
+        What another model says of the rows; the labels where they are known.
+    weight : float array of shape (rows,)
+
+    Returns
+    -------
+    float64 array of shape (leaves, outputs)
+    """
+    mass = np.asarray(M.T @ weight)[:, None]
+    sums = np.asarray(M.T @ (weight[:, None] * answers))
+    whole = np.average(answers, axis=0, weights=weight)
+    return np.asarray(np.where(mass > 0, sums / np.where(mass > 0, mass, 1.0), whole))
+
+
 def smooth_leaf_values(
     M: Any,
     targets: Array,
@@ -148,8 +170,8 @@ def smooth_leaf_values(
     weight : float array of shape (rows,)
         Non-negative row weights.
     prior : float array of shape (leaves, outputs), optional
-        Where no label speaks; see `ancestor_values`. Without it, a leaf that no label reaches
-        answers the mean label.
+        Where no label speaks; see `ancestor_values` and `mean_answers`. Without it, a leaf that no
+        label reaches answers the mean label.
     prior_weight : float
         Weight of the prior beside that of the leaf's rows.
     labelled_weight : float

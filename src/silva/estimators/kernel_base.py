@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from silva.estimators.partial_labels import (
     read_totals,
 )
 from silva.estimators.problem import check_weights, distributions
-from silva.estimators.scaling import column_relevance
+from silva.estimators.scaling import labelled_forest, relevance
 from silva.kernel_growth import KERNELS, METHODS, Growth
 from silva.kernel_trees import LeafRule, Task, column_ranges, deviations
 from silva.labels import Total
@@ -31,6 +32,22 @@ from silva.tree import Array
 LEAST_SUPERVISION = 0.5
 RELEVANCE_POWER = 2  # of a column's importance: measured, see docs/kernel_trees.md
 SCALINGS = ("relevance", "deviation")
+
+
+@dataclass(frozen=True, eq=False)
+class Advice:
+    """What a forest on the labelled rows says.
+
+    Attributes
+    ----------
+    column_weight : float64 array of shape (columns,) or None
+        What the variance of each column is to count; None for all alike.
+    answers : float64 array of shape (rows, outputs) or None
+        The labels where they are known, the forest's answers elsewhere; None where not asked for.
+    """
+
+    column_weight: Array | None
+    answers: Array | None
 
 
 class KernelModel(BaseEstimator):
@@ -166,18 +183,25 @@ class KernelModel(BaseEstimator):
         )  # fmt: skip
         return task, kept, rows
 
-    def _column_weight(self, task: Task, seed: int) -> Array | None:
-        """Return what the variance of each column counts; copies of a labelled row are one row."""
-        if self.scaling != "relevance" or not self._deviation.any():
-            return None
+    def _advice(self, task: Task, seed: int, answers: bool) -> Advice:
+        """Ask a forest on the labelled rows; copies of a row are one row."""
+        weighs = self.scaling == "relevance" and bool(self._deviation.any())
+        if not (weighs or answers):
+            return Advice(None, None)
         known = np.flatnonzero(task.labelled)
         copies = find_copies(np.column_stack([task.X[known], task.targets[known]]))
         mass = np.bincount(copies.group, task.weight[known])
         first = known[copies.first]
-        importance = column_relevance(
+        forest = labelled_forest(
             task.X[first], task.targets[first], mass, self._is_classes, seed, self.n_jobs
         )
-        return np.asarray(importance**RELEVANCE_POWER)
+        weight = relevance(forest, len(first)) ** RELEVANCE_POWER if weighs else None
+        if not answers:
+            return Advice(weight, None)
+        forest.n_jobs = None  # threads would add its trees up in any order
+        said = self._forest_answers(forest, task.X)
+        said[known] = task.targets[known]
+        return Advice(weight, said)
 
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -190,6 +214,10 @@ class KernelModel(BaseEstimator):
     @abstractmethod
     def _tell(self, answers: Array) -> Array:
         """Return what the user is told for answers."""
+
+    @abstractmethod
+    def _forest_answers(self, forest: Any, X: Array) -> Array:
+        """Return the answers of a scikit-learn forest in the terms of the targets."""
 
     @abstractmethod
     def _answers(self, rows: Array) -> Array:
@@ -237,6 +265,11 @@ class KernelClassifier(ClassifierMixin, KernelModel):
     def _tell(self, answers: Array) -> Array:
         return np.asarray(self.classes_[answers.argmax(axis=1)])
 
+    def _forest_answers(self, forest: Any, X: Array) -> Array:
+        shares = np.zeros((len(X), len(self.classes_)))
+        shares[:, forest.classes_] = forest.predict_proba(X)
+        return shares
+
     def _keep_labels(self, rows: Array, task: Task, kept: Array) -> Array:
         answers = super()._keep_labels(rows, task, kept)
         self.label_distributions_ = distributions(answers)
@@ -270,6 +303,9 @@ class KernelRegressor(RegressorMixin, KernelModel):
 
     def _read_totals(self, totals: Any, weight: Array) -> Array | None:
         return None
+
+    def _forest_answers(self, forest: Any, X: Array) -> Array:
+        return np.asarray(forest.predict(X).reshape(len(X), -1))
 
     def _tell(self, answers: Array) -> Array:
         return answers[:, 0].copy() if self._flat else answers.copy()

@@ -99,10 +99,6 @@ class KernelForest(KernelModel):
         """Fit a supervised forest to the labelled rows."""
 
     @abstractmethod
-    def _teacher_answers(self, model: Any, X: Array) -> Array:
-        """Return a supervised forest's answers in the terms of the targets."""
-
-    @abstractmethod
     def _loss(self, task: Task, targets: Array, answers: Array) -> Array:
         """Return the loss of each held-out row."""
 
@@ -133,7 +129,8 @@ class KernelForest(KernelModel):
 
     def _grow(self, task: Task, n_trees: int, seed: int) -> Grown:
         """Grow trees on all rows and give their leaves values."""
-        growth = self._growth(task, self._column_weight(task, seed), task.X.shape[1])
+        advice = self._advice(task, seed, answers=False)
+        growth = self._growth(task, advice.column_weight, task.X.shape[1])
         growth = replace(
             growth,
             ccp_alpha=float(self.ccp_alpha),
@@ -221,7 +218,7 @@ class KernelForest(KernelModel):
         return np.asarray(total / len(trees))
 
     def _mean_teacher(self, teachers: list[Any], rows: Array) -> Array:
-        return np.asarray(np.mean([self._teacher_answers(m, rows) for m in teachers], axis=0))
+        return np.asarray(np.mean([self._forest_answers(m, rows) for m in teachers], axis=0))
 
     def _answers(self, rows: Array) -> Array:
         """Return the answers to rows as the trees see them."""
@@ -339,11 +336,6 @@ class KernelForestClassifier(KernelClassifier, KernelForest):
         codes = task.targets[known].argmax(axis=1)
         return model.fit(task.X[known], codes, task.weight[known])
 
-    def _teacher_answers(self, model: Any, X: Array) -> Array:
-        shares = np.zeros((len(X), len(self.classes_)))
-        shares[:, model.classes_] = model.predict_proba(X)
-        return shares
-
     def _loss(self, task: Task, targets: Array, answers: Array) -> Array:
         return np.asarray(((targets - distributions(answers)) ** 2).sum(axis=1))
 
@@ -410,9 +402,6 @@ class KernelForestRegressor(KernelRegressor, KernelForest):
         targets = task.targets[known]
         flat = targets[:, 0] if targets.shape[1] == 1 else targets
         return model.fit(task.X[known], flat, task.weight[known])
-
-    def _teacher_answers(self, model: Any, X: Array) -> Array:
-        return np.asarray(model.predict(X).reshape(len(X), -1))
 
     def _loss(self, task: Task, targets: Array, answers: Array) -> Array:
         return np.asarray((((targets - answers) / target_spread(task, 2)) ** 2).sum(axis=1))

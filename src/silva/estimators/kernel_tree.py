@@ -31,6 +31,7 @@ from silva.robustness import certified_radius
 from silva.tree import Array, Tree, node_totals
 
 FEW_LABELS = 10  # fewer different rows do not tell settings apart
+PRIORS = ("forest", "ancestors")
 SELECTIONS = ("regrow", "leaves")
 
 
@@ -64,7 +65,8 @@ class KernelTree(KernelModel):
         kernel: str = "gaussian",
         method: str = "convolved",
         labelled_weight: float | str = "auto",
-        prior_weight: float = 0.1,
+        prior: str = "forest",
+        prior_weight: float = 1.0,
         merge_tol: float = 0.05,
         selection: str = "regrow",
         max_depth: int | None = None,
@@ -84,6 +86,7 @@ class KernelTree(KernelModel):
             max_features=max_features, missing=missing, max_categories=max_categories,
             n_jobs=n_jobs, random_state=random_state,
         )  # fmt: skip
+        self.prior = prior
         self.merge_tol = merge_tol
         self.selection = selection
 
@@ -101,6 +104,7 @@ class KernelTree(KernelModel):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        check_choice("prior", self.prior, PRIORS)
         check_number("merge_tol", self.merge_tol)
         check_choice("selection", self.selection, SELECTIONS)
 
@@ -110,7 +114,8 @@ class KernelTree(KernelModel):
         alphas = _listed("ccp_alpha", self.ccp_alpha)
         task, kept, rows = self._pose(X, y, sample_weight, totals)
         seed = self._seed()
-        growth = self._growth(task, self._column_weight(task, seed), rows.shape[1])
+        advice = self._advice(task, seed, self._leans_on_forest)
+        growth = self._growth(task, advice.column_weight, rows.shape[1])
         self.selection_ = []
         if len(bandwidths) * len(alphas) > 1:
             self.selection_ = self._select(task, growth, bandwidths, alphas, seed)
@@ -120,7 +125,7 @@ class KernelTree(KernelModel):
         growth = self._at(growth, task, self.bandwidth_)
         grown = task.grow(replace(growth, ccp_alpha=self.ccp_alpha_), seed)
         M = task.members(grown.tree, growth)
-        values, info = leaf_values(grown.tree, M, task, self._leaf_rule())
+        values, info = leaf_values(grown.tree, M, task, self._leaf_rule(), advice.answers)
         self.collapsed_ = info is not None and info.collapsed
         if self.collapsed_:
             _warn_collapse(self._tell(values)[0])
@@ -129,6 +134,10 @@ class KernelTree(KernelModel):
         self._keep_importances(grown.column_gains)
         self._keep_labels(rows, task, kept)
         return self
+
+    @property
+    def _leans_on_forest(self) -> bool:
+        return self.prior == "forest" and self.prior_weight > 0
 
     def _at(self, growth: Growth, task: Task, bandwidth: float) -> Growth:
         return replace(growth, bandwidth=bandwidth * task.deviation)
@@ -166,16 +175,18 @@ class KernelTree(KernelModel):
             part = task.hide(test)
             if not part.labelled.any():
                 continue
-            whole = task if self.selection == "leaves" else part
-            here = replace(growth, column_weight=self._column_weight(whole, seed))
+            advice = self._advice(part, seed, self._leans_on_forest)
+            whole, here = part, replace(growth, column_weight=advice.column_weight)
+            if self.selection == "leaves":
+                whole, here = task, growth
             for h in bandwidths:
                 way = self._at(here, task, h)
                 grown = whole.grow(replace(way, ccp_alpha=least), seed)
                 for alpha in alphas:
                     tree = prune_path(grown, alpha) if alpha > least else grown.tree
                     M = part.members(tree, way)
-                    answers = M[test] @ leaf_values(tree, M, part, self._leaf_rule())[0]
-                    loss = self._loss(task, task.targets[test], answers)
+                    values, _ = leaf_values(tree, M, part, self._leaf_rule(), advice.answers)
+                    loss = self._loss(task, task.targets[test], M[test] @ values)
                     losses[h, alpha].append(float(np.average(loss, weights=task.weight[test])))
         trials = [KernelTrial(*pair, tuple(found)) for pair, found in losses.items()]
         return sorted(trials, key=lambda trial: trial.loss)
@@ -248,8 +259,13 @@ class KernelTreeClassifier(KernelClassifier, KernelTree):
         Factor on the weight of labelled rows when leaves get their values. "auto" gives them
         together as much as the unlabelled ones have, which keeps robust values from collapsing
         into one class.
-    prior_weight : float, default=0.1
-        Weight of what the nodes above a leaf say, beside that of the leaf's rows.
+    prior : {"forest", "ancestors"}, default="forest"
+        What the values of leaves lean to: the mean of what a forest on the labelled rows (the one
+        that tells which columns matter) says of the leaf's rows, or the labels of the nearest node
+        above the leaf that holds any. Neither is in the paper.
+    prior_weight : float, default=1.0
+        Weight of that, beside the weight of the leaf's rows; 0 leaves it out. Nodes above are worth
+        less, 0.1 or so.
     merge_tol : float, default=0.05
         Sibling leaves of the same class whose answers differ by no more are merged in the end; 0
         keeps every answer exactly.
@@ -375,7 +391,9 @@ class KernelTreeRegressor(KernelRegressor, KernelTree):
     ----------
     leaf_values : {"smooth"}, default="smooth"
         Numbers have no robust values: these are about classes.
-    bandwidth, ccp_alpha, supervision, scaling, kernel, method, labelled_weight, prior_weight
+    bandwidth, ccp_alpha, supervision, scaling, kernel, method, labelled_weight
+        As in `KernelTreeClassifier`.
+    prior, prior_weight
         As in `KernelTreeClassifier`.
     merge_tol : float, default=0.05
         Sibling leaves whose answers differ by no more than so many deviations of the labelled

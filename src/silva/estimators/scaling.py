@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
@@ -66,10 +68,15 @@ def scale_columns(
 def column_relevance(
     X: Matrix, labels: Array, label_weight: Array, is_classes: bool, seed: int, n_jobs: int | None
 ) -> Array:
-    """Importance of each column in a forest on the labelled rows, 1 on average.
+    """Importance of each column in a forest on the labelled rows, 1 on average; see `relevance`."""
+    forest = labelled_forest(X, labels, label_weight, is_classes, seed, n_jobs)
+    return relevance(forest, int(np.count_nonzero(label_weight)))
 
-    The fewer the labels, the closer to 1 for all: a forest of six rows knows nothing of columns.
-    """
+
+def labelled_forest(
+    X: Matrix, labels: Array, label_weight: Array, is_classes: bool, seed: int, n_jobs: int | None
+) -> Any:
+    """Return extremely random trees on the labelled rows; classes are numbers of their outputs."""
     rows = np.flatnonzero(label_weight)
     if len(rows) > FOREST_ROWS:
         rows = np.random.default_rng(seed).choice(rows, FOREST_ROWS, replace=False)
@@ -80,11 +87,21 @@ def column_relevance(
     else:
         forest = ExtraTreesRegressor(max_features=0.5, **options)
         y = labels[rows]
-    forest.fit(X[rows], y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y, label_weight[rows])
+    return forest.fit(
+        X[rows], y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y, label_weight[rows]
+    )
+
+
+def relevance(forest: Any, n_labelled: int) -> Array:
+    """Return the importance of each column in a forest on labelled rows, 1 on average.
+
+    The fewer the labels, the closer to 1 for all: a forest of six rows knows nothing of columns.
+    """
     importance = forest.feature_importances_
     if importance.any():  # else there is one class only, or no column varies
         importance = importance / importance.mean()
-    return np.asarray((len(rows) * importance + PRIOR_ROWS) / (len(rows) + PRIOR_ROWS))
+    labels = min(n_labelled, FOREST_ROWS)
+    return np.asarray((labels * importance + PRIOR_ROWS) / (labels + PRIOR_ROWS))
 
 
 def _extremes(X: Matrix) -> tuple[Array, Array]:

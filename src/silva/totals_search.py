@@ -32,7 +32,7 @@ from silva.totals_planes import (
     nearest_plane,
     pulled_plane,
 )
-from silva.totals_starts import Opinion, alternated, guiding_tree, proposed_direction
+from silva.totals_starts import Opinion, alternated, guiding_tree, proposed_direction, separated
 from silva.tree import Array
 
 DIRECTIONS = 64  # random ones at a time
@@ -107,26 +107,34 @@ def search(
     rng = np.random.default_rng(seed)
     space = Space.of(problem.unlabelled, problem.box)
     setting = Setting(problem, opinion, space, rng, strict)
-    attempt = 0
+    attempt, nearest, best = 0, np.inf, None
     while not stop():
         if attempt % GUIDED == 0:
             guide = guiding_tree(problem, opinion, rng, disturbed=attempt > 0)
-        alternate = problem.fixed_leaves and attempt >= 3 and rng.random() < 0.5
+        whole = problem.fixed_leaves and attempt >= 3 and rng.random() < 0.5
         attempt += 1
-        if alternate:
-            branches = _alternated_branches(setting, guide)
+        if whole:
+            branches = _fitted_branches(setting, guide)
+        elif best is not None and rng.random() < 0.5:
+            branches = _proposed_branches(setting, best, follow=True)
         else:
             branches = _proposed_branches(setting, guide)
-        if branches is not None:
-            found = _complete(setting, branches, stop)
-            if found is not None:
-                yield found
+        if branches is None:
+            continue
+        found, missed = _complete(setting, branches, stop)
+        if missed < nearest:  # the planes of the nearest miss guide the next attempts
+            nearest = missed
+            best = Hyperplanes(branches.weights, branches.thresholds, alternating_leaves(1))
+        if found is not None:
+            yield found
 
 
 # ---- branches -----------------------------------------------------------------------------------
 
 
-def _proposed_branches(setting: Setting, guide: Hyperplanes) -> Branches | None:
+def _proposed_branches(
+    setting: Setting, guide: Hyperplanes, follow: bool = False
+) -> Branches | None:
     """Draw the planes above the last level; labelled rows go where they fall."""
     problem = setting.problem
     inner = 2 ** (problem.depth - 1) - 1
@@ -136,7 +144,7 @@ def _proposed_branches(setting: Setting, guide: Hyperplanes) -> Branches | None:
         rows, mask, last = labelled[b], counted[b], 2 * b + 1 >= inner
         best, least = None, np.inf
         for _ in range(6):
-            for option in _clear_options(setting, guide, b, rows, mask):
+            for option in _clear_options(setting, guide, follow, b, rows, mask):
                 right = problem.labelled[rows] @ option.weights > option.threshold
                 lack = 0.0 if not last else _separation(setting, rows, right, least)
                 if lack < least:
@@ -156,14 +164,15 @@ def _proposed_branches(setting: Setting, guide: Hyperplanes) -> Branches | None:
 
 
 def _clear_options(
-    setting: Setting, guide: Hyperplanes, b: int, rows: Array, mask: Array
+    setting: Setting, guide: Hyperplanes, follow: bool, b: int, rows: Array, mask: Array
 ) -> list[Option]:
     """Return a few clear planes for node b, or the one that sends all rows to one side."""
     problem, rng, space = setting.problem, setting.rng, setting.space
-    if mask.sum() < 3 or rng.random() < 0.12:
+    unused = follow and not guide.used[b]
+    if unused or mask.sum() < 3 or (not follow and rng.random() < 0.12):
         side = 1.0 if rng.random() < 0.5 else -1.0
         return [Option(0.0, np.zeros(problem.n_features), side)]
-    w, share = proposed_direction(setting.opinion, space, problem.unlabelled, guide, b, mask, rng)
+    w, share = proposed_direction(problem, setting.opinion, space, guide, b, mask, rng, follow)
     w = space.filled(w)
     now = problem.unlabelled @ w > np.quantile(problem.unlabelled[mask] @ w, share)
     weight = setting.opinion.confidence
@@ -214,10 +223,13 @@ def _labelled_plane(setting: Setting, rows: Array) -> Plane | None:
     return nearest_plane(space, w, threshold, problem.labelled[rows], np.where(right, 1.0, -1.0))
 
 
-def _alternated_branches(setting: Setting, guide: Hyperplanes) -> Branches | None:
-    """Take the branches of a tree that alternation fitted to labels, totals and opinion."""
+def _fitted_branches(setting: Setting, guide: Hyperplanes) -> Branches | None:
+    """Take the branches of a whole tree that was fitted to labels, totals and opinion."""
     problem, rng, space = setting.problem, setting.rng, setting.space
-    start = alternated(problem, setting.opinion, space, guide, rng)
+    if rng.random() < 0.5:
+        source, start = "alternation", alternated(problem, setting.opinion, space, guide, rng)
+    else:
+        source, start = "fewest errors", separated(problem, setting.opinion, space, rng)
     if start is None:
         return None
     tree, wanted = start
@@ -244,7 +256,7 @@ def _alternated_branches(setting: Setting, guide: Hyperplanes) -> Branches | Non
         beyond = problem.unlabelled @ weights[b] > thresholds[b]
         labelled += [rows[~right], rows[right]]
         counted += [mask & ~beyond, mask & beyond]
-    return Branches(weights, thresholds, labelled[inner:], counted[inner:], "alternation")
+    return Branches(weights, thresholds, labelled[inner:], counted[inner:], source)
 
 
 # ---- the last level -----------------------------------------------------------------------------
@@ -265,14 +277,16 @@ class _Last:
         return int(left * base**self.left + right * base**self.right)
 
 
-def _complete(setting: Setting, branches: Branches, stop: Callable[[], bool]) -> Found | None:
-    """Add the last level: the totals exact, every slab empty."""
+def _complete(
+    setting: Setting, branches: Branches, stop: Callable[[], bool]
+) -> tuple[Found | None, float]:
+    """Add the last level: the totals exact, every slab empty. Return by how much it was missed."""
     problem = setting.problem
     nodes = []
     for rows, mask in zip(branches.labelled, branches.counted, strict=True):
         node = _last_node(setting, rows, mask)
         if node is None or not _has_options(setting, node):
-            return None
+            return None, np.inf
         nodes.append(node)
     base = len(problem.unlabelled) + 1
     goal = sum(int(total) * base**k for k, total in enumerate(problem.totals))
@@ -294,7 +308,7 @@ def _complete(setting: Setting, branches: Branches, stop: Callable[[], bool]) ->
                 _aim(setting, node, left + int(np.trunc(change)) if change else left)
         table = _choices(nodes, base)
     if goal not in table:
-        return None
+        return None, nearest
     cost, lefts = table[goal]
     chosen = [node.clear.options[left] for node, left in zip(nodes, lefts, strict=True)]
     classes = (
@@ -309,8 +323,8 @@ def _complete(setting: Setting, branches: Branches, stop: Callable[[], bool]) ->
     )
     worth = score(problem, tree)
     if not worth.feasible or (setting.strict and not worth.solved):
-        return None  # rounding: a margin that is 1 in the program may be less here
-    return Found(tree, worth, cost, branches.source)
+        return None, 0.0  # rounding: a margin that is 1 in the program may be less here
+    return Found(tree, worth, cost, branches.source), 0.0
 
 
 def _last_node(setting: Setting, rows: Array, mask: Array) -> _Last | None:
@@ -390,6 +404,10 @@ def _targeted_plane(setting: Setting, node: _Last, rows: Array, target: int) -> 
     right = np.ones(len(rows), bool)
     right[np.argsort(-likes_left, kind="stable")[:target]] = False
     weight = setting.opinion.confidence[rows] + 0.1
+    known = list(clear.options) or [target]
+    push = float(target < min(known)) - float(target > max(known))  # to the right, to the left
+    if push:
+        weight = weight * np.exp(rng.uniform(0.0, 5.0) * push * np.where(right, 0.5, -0.5))
     if rng.random() < 0.5:
         some = rng.choice(len(rows), min(len(rows), PULLED), replace=False)
         wanted = np.where(right[some], 1.0, -1.0)

@@ -24,14 +24,17 @@ from silva.hyperplanes import (
 )
 from silva.kernels import cpu
 from silva.leaves import ClassShares
-from silva.oct_search import complete
+from silva.oct_h import ErrorProblem
+from silva.oct_models import alternating
+from silva.oct_search import complete, search
 from silva.splits import Oblique
 from silva.tao import optimise
 from silva.totals_planes import SATURATION, Space, fitted_plane, nearest_plane
 from silva.tree import Array, Tree
 
-SOURCES = ("guide", "pair", "column", "random", "opinion")
-SOURCE_SHARES = (0.3, 0.2, 0.2, 0.1, 0.2)
+SOURCES = ("guide", "pair", "column", "random", "opinion", "labels")
+SOURCE_SHARES = (0.25, 0.15, 0.15, 0.1, 0.15, 0.2)
+LABEL_COPIES = 5  # of a labelled row, beside one of a row that is only thought to have its class
 HARDENING = 4  # rounds of moving planes until the labels are right
 
 
@@ -127,36 +130,57 @@ def tao_tree(
 
 
 def proposed_direction(
+    problem: TotalsProblem,
     opinion: Opinion,
     space: Space,
-    U: Array,
     guide: Hyperplanes,
     b: int,
     mask: Array,
     rng: np.random.Generator,
+    follow: bool = False,
 ) -> tuple[Array, float]:
-    """Draw a direction for node b, and the share of its rows that goes left."""
-    rows, p = np.flatnonzero(mask), U.shape[1]
+    """Draw a direction for node b, and the share of its rows that goes left.
+
+    Parameters
+    ----------
+    guide : Hyperplanes
+        Its plane is one of the sources, the only one if it is to be followed.
+    mask : bool array
+        Unlabelled rows that reach the node.
+    """
+    U, rows, p = problem.unlabelled, np.flatnonzero(mask), problem.n_features
     share = float(rng.uniform(0.1, 0.9))
-    source = rng.choice(SOURCES, p=SOURCE_SHARES)
+    source = "guide" if follow else rng.choice(SOURCES, p=SOURCE_SHARES)
     if source == "guide" and guide.used[b]:
         w = guide.weights[b] / np.abs(guide.weights[b] * space.spread).max()
-        if rng.random() < 0.5:
+        if follow or rng.random() < 0.5:
             beyond = U[rows] @ guide.weights[b] > guide.thresholds[b]
-            share = float(np.clip(1.0 - beyond.mean(), 0.02, 0.98))
+            share = 1.0 - beyond.mean() + 0.1 * follow * rng.normal()
         noise = rng.normal(size=p) * (rng.random(p) < 0.5) / space.spread
-        return w + rng.choice([0.0, 0.05, 0.2]) * noise, share
+        size = rng.choice([0.02, 0.05, 0.2]) if follow else rng.choice([0.0, 0.05, 0.2])
+        return w + size * noise, float(np.clip(share, 0.02, 0.98))
+    fitted = None
     if source == "opinion":
         labels = opinion.wanted[rows]
         weight = opinion.confidence[rows] * rng.exponential(size=len(rows)) + 1e-9
         fitted = fitted_plane(space, U[rows], labels != rng.choice(labels), weight)
-        if fitted is not None:
-            return fitted[0], share
-    if source == "pair":
+    elif source == "labels":
+        # labels crowd where they were easy to get: the other side leaves room for the totals
+        label = rng.choice(problem.classes)
+        known = problem.labelled[problem.classes == label]
+        rest = U[rows[opinion.wanted[rows] != label]]
+        right = np.arange(len(known) + len(rest)) >= len(known)
+        weight = rng.exponential(size=len(right)) * np.where(right, 1.0 / max(1, len(rest)), 1.0)
+        weight[~right] /= len(known)
+        fitted = fitted_plane(space, np.concatenate([known, rest]), right, weight)
+        share = float(np.clip(problem.totals[label] / len(U) * rng.uniform(0.5, 1.2), 0.02, 0.98))
+    elif source == "pair":
         one, other = rng.choice(rows, 2, replace=False)
         w = (U[one] - U[other]) / space.spread**2
         if np.abs(w).max() > 0:
             return w, share
+    if fitted is not None:
+        return fitted[0], share
     w = rng.normal(size=p) / space.spread
     if source != "random":
         j = rng.integers(p)
@@ -165,7 +189,41 @@ def proposed_direction(
     return w, share
 
 
-# ---- alternation, for two classes ---------------------------------------------------------------
+# ---- whole trees, for two classes ---------------------------------------------------------------
+
+
+def separated(
+    problem: TotalsProblem, opinion: Opinion, space: Space, rng: np.random.Generator
+) -> tuple[Hyperplanes, Array] | None:
+    """Search for the tree of fewest errors on the labelled rows and a few rows of the opinion.
+
+    The search of OCT-H is strong where labels are hard to separate; the rows of the opinion, each
+    of little weight, pull the tree towards the totals. Returns as `alternated` does.
+    """
+    some = rng.choice(len(opinion.wanted), min(len(opinion.wanted), _sample(problem, rng)), False)
+    X = np.concatenate(
+        [np.repeat(problem.labelled, LABEL_COPIES, axis=0), problem.unlabelled[some]]
+    )
+    label = np.concatenate([np.repeat(problem.classes, LABEL_COPIES), opinion.wanted[some]])
+    low, high = X.min(axis=0), X.max(axis=0)
+    factor = np.divide(1.0, high - low, out=np.zeros(len(low)), where=high > low)
+    unit = ErrorProblem.pose((X - low) * factor, label, 2, problem.depth, 0.0, 1)
+    starts, seed = int(rng.integers(1, 4)), int(rng.integers(2**31))
+    *_, best = search(unit, seed, starts, 0.0, lambda: False)
+    weights = best.weights * factor
+    tree = alternating(Hyperplanes(weights, best.thresholds + weights @ low, best.leaf_class))
+    weights, thresholds = tree.weights.copy(), tree.thresholds.copy()
+    for b in range(len(thresholds)):
+        if tree.used[b]:
+            weights[b], thresholds[b] = _sized(space, weights[b], thresholds[b])
+        else:
+            thresholds[b] = 1.0 if thresholds[b] >= 0 else -1.0
+    return _hardened(problem, space, Hyperplanes(weights, thresholds, tree.leaf_class))
+
+
+def _sample(problem: TotalsProblem, rng: np.random.Generator) -> int:
+    """Draw how many rows of the opinion take part."""
+    return int(rng.choice([0, 1, 2, 4]) * (len(problem.labelled) // 4 + 5))
 
 
 def alternated(
@@ -222,7 +280,7 @@ def _first_tree(
         mask = masks[b]
         if b < nodes // 2:
             if mask.sum() > 3:
-                w, share = proposed_direction(opinion, space, U, guide, b, mask, rng)
+                w, share = proposed_direction(problem, opinion, space, guide, b, mask, rng)
                 weights[b] = 0.9 * space.filled(w)
                 thresholds[b] = np.quantile(U[mask] @ weights[b], share)
             beyond = U @ weights[b] > thresholds[b]

@@ -39,7 +39,8 @@ def lower_bound(problem: ErrorProblem) -> float:
 
     Labels of other classes at the same row are errors of any tree. Two rows that are closer than mu
     in every column share a leaf, too: pairs of them that disagree, each row in one pair at most,
-    cost what agreeing would cost them beyond that.
+    cost what agreeing would cost them beyond that. And a tree of j nodes, which have a feature each
+    at least, is right in no more than j + 1 classes.
     """
     counts, own = problem.counts, problem.weight - problem.counts.max(axis=1)
     errors = float(own.sum())
@@ -57,7 +58,11 @@ def lower_bound(problem: ErrorProblem) -> float:
             if gain[partner] > 0:
                 errors += float(gain[partner])
                 free[[i, partner]] = False
-    return errors / problem.baseline
+    nodes = np.arange(2**problem.depth)
+    classes = np.sort(counts.sum(axis=0))[::-1]
+    answered = np.cumsum(classes)[np.minimum(nodes, len(classes) - 1)]
+    fewest = np.maximum(errors, classes.sum() - answered)
+    return float((fewest / problem.baseline + problem.complexity * nodes).min())
 
 
 def search(

@@ -33,6 +33,8 @@ class Stage:
 
     Attributes
     ----------
+    number : int
+        0 is the first.
     name : {"bound", "search", "program"}
         What had just brought something.
     objective : float
@@ -43,6 +45,7 @@ class Stage:
         Since the beginning.
     """
 
+    number: int
     name: str
     objective: float
     bound: float
@@ -99,7 +102,8 @@ class _Progress:
         return self.objective <= self.bound + TOLERANCE
 
     def report(self, name: str) -> None:
-        stage = Stage(name, self.objective, min(self.bound, self.objective), self.elapsed)
+        bound = min(self.bound, self.objective)
+        stage = Stage(len(self.history), name, self.objective, bound, self.elapsed)
         self.history.append(stage)
         if self.verbose:
             print(
@@ -109,10 +113,12 @@ class _Progress:
         if self.callback is not None and self.callback(stage):
             self.interrupted = True
 
-    def offer(self, tree: Hyperplanes) -> None:
+    def offer(self, tree: Hyperplanes) -> bool:
         value = self.problem.objective(tree)
-        if value < self.objective - TOLERANCE:
+        better = value < self.objective - TOLERANCE
+        if better:
             self.tree, self.objective = tree, value
+        return better
 
 
 def solve(
@@ -169,8 +175,8 @@ def _search(now: _Progress, seed: int, then_prove: bool) -> None:
         return now.interrupted or now.elapsed > share * now.seconds
 
     for tree in search(now.problem, seed, starts, now.bound, stop):
-        now.offer(tree)
-        now.report("search")
+        if now.offer(tree):
+            now.report("search")
 
 
 def _prove(now: _Progress, solver: Solver, seed: int, threads: int, log: bool) -> str:

@@ -1,6 +1,8 @@
 """`OptimalTreeClassifier` and the search behind it."""
 
+import itertools
 import sys
+from math import comb
 
 import numpy as np
 import pandas as pd
@@ -10,11 +12,12 @@ from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from test_oct_h import best_on_a_line, line
+from test_oct_h import best_on_a_line, line, width
 
 from silva import OptimalTreeClassifier, export_text
 from silva.hyperplanes import Hyperplanes, as_tree
 from silva.mip_solvers import Effort, highs
+from silva.oct_enumerate import dichotomies, enumerate_trees
 from silva.oct_h import MU, ErrorProblem, oct_h_point, oct_h_program
 from silva.oct_search import complete, leaf_tree, lower_bound, search, separate, settle
 from silva.oct_solve import solve
@@ -164,13 +167,72 @@ def test_a_tree_completed_answers_as_before():
         assert_array_equal(other.predict(problem.X), tree.predict(problem.X))
 
 
-def test_the_program_goes_on_where_the_search_ended():
+def test_the_program_goes_on_where_the_others_end():
     x, y = line(3)
-    problem = ErrorProblem.pose(x[:, None], y, 3, 2, 0.0, 1)
+    problem = ErrorProblem.pose(x[:, None], y, 3, 2, 0.1, 1)  # a price: not to be enumerated
     found = solve(problem, highs, seconds=60.0)
-    assert [stage.name for stage in found.history][-1] == "program"
+    assert found.history[-1].name == "program"
     assert found.status == "optimal"
     assert_allclose(found.objective, highs(oct_h_program(problem), Effort()).objective, atol=1e-6)
+
+
+# ---- enumeration --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "p"), [(9, 1), (8, 2), (8, 3), (6, 7)])
+def test_rows_in_general_position_have_as_many_cuts_as_cover_counts(n, p):
+    X = np.random.default_rng(0).random((n, p))
+    assert len(dichotomies(X)) == sum(comb(n - 1, k) for k in range(p + 1))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_all_cuts_of_rows_on_a_grid_are_found(seed):
+    rng = np.random.default_rng(seed)
+    X = np.unique(rng.integers(0, 3, (9, 3)), axis=0) / 2.0
+    expected = {
+        side
+        for side in itertools.product([False, True], repeat=len(X))
+        if not side[0] and (not any(side) or width(X, np.array(side)) > 1e-6)
+    }
+    assert {tuple(cut) for cut in dichotomies(X).tolist()} == expected
+
+
+@pytest.mark.parametrize(("depth", "min_leaf"), [(1, 1), (2, 1), (2, 3)])
+@pytest.mark.parametrize("seed", [3, 4])
+def test_enumeration_finds_the_best_tree_on_a_line(seed, depth, min_leaf):
+    x, y = line(seed, n=12)
+    problem = ErrorProblem.pose(x[:, None], y, 3, depth, 0.0, min_leaf)
+    tree, bound = enumerate_trees(problem, np.inf, lambda: False)
+    assert bound == best_on_a_line(x, y, depth, 0.0, min_leaf)
+    assert problem.errors(tree) == bound
+
+
+def test_enumeration_and_program_agree():
+    rng = np.random.default_rng(5)
+    X, y = rng.random((11, 2)), rng.integers(0, 2, 11)
+    X[1] = X[0] + 0.5 * MU
+    y[:2] = 0, 1
+    for depth in (1, 2):
+        problem = ErrorProblem.pose(X, y, 2, depth, 0.0, 1)
+        _, bound = enumerate_trees(problem, np.inf, lambda: False)
+        solution = highs(oct_h_program(problem), Effort(seconds=60.0))
+        assert_allclose(solution.objective * problem.baseline, bound, atol=1e-5)
+
+
+def test_an_enumeration_cut_short_claims_no_more_than_it_knows():
+    X, y = hard()
+    problem = ErrorProblem.pose(X[:30, :2] / 10 + 0.5, y[:30], 2, 2, 0.0, 1)
+    tree, exact = enumerate_trees(problem, np.inf, lambda: False)
+    nothing, bound = enumerate_trees(problem, np.inf, lambda: True)
+    assert nothing is None
+    assert 0 < bound <= exact == problem.errors(tree)
+
+
+def test_few_rows_in_few_columns_are_proven_however_many_errors():
+    X, y = hard()
+    model = OptimalTreeClassifier(random_state=0).fit(X[:60, :2], y[:60])
+    assert model.status_ == "optimal"
+    assert model.bound_ == model.objective_ > 0
 
 
 # ---- stopping -----------------------------------------------------------------------------------

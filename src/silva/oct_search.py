@@ -31,7 +31,7 @@ SWEEPS = 8  # of the alternation from one start
 REWEIGHTINGS = 3
 SLACK = 1e-7  # the strip between two sides must be wider than mu by so much
 TAO_ALPHAS = (0.01, 0.1, 1.0)
-LARGE = 2_000_000  # entries of X beyond which linear programs of all rows take too long
+LARGE = 200_000  # entries of X beyond which linear programs of all rows take too long
 
 
 def lower_bound(problem: ErrorProblem) -> float:
@@ -177,6 +177,8 @@ def _from_start(
         if stop():
             return
         for b in reversed(range(len(tree.thresholds))):
+            if stop():
+                return
             tree = _improve(problem, tree, b, balanced)
         settled = settle(problem, tree)
         found = problem.objective(settled)
@@ -340,7 +342,6 @@ def _divide(
     """Return a hyperplane with these sides, or nearly, and its sides; None where there is none."""
     X = problem.X[rows]
     used = np.flatnonzero(weights) if problem.complexity > 0 else np.arange(X.shape[1])
-    size = float(np.abs(weights).sum())
     if problem.X.size <= LARGE:
         found = separate(X[:, used], right)
         if found is not None and problem.complexity > 0:
@@ -349,16 +350,32 @@ def _divide(
             full = np.zeros(X.shape[1])
             full[used] = found[0]
             return full, found[1], right
-    # too close: move the threshold to the nearest gap that is wide enough
-    value = X @ (weights / size)
-    order = np.sort(value)
-    gap = np.flatnonzero(np.diff(order) >= MU * (1.0 + SLACK))
-    if not len(gap):
+    return _nearest_gap(X, right, problem.weight[rows], weights)
+
+
+def _nearest_gap(
+    X: Array, right: Array, weight: Array, weights: Array
+) -> tuple[Array, float, Array] | None:
+    """Return a hyperplane with a free strip that sends the fewest rows to another side than wanted.
+
+    Where rows are many, hardly any direction has a strip of mu without one: besides the given
+    direction single features are looked at, whose values repeat.
+    """
+    directions = np.vstack([weights / np.abs(weights).sum(), np.eye(X.shape[1])])
+    values = X @ directions.T
+    order = values.argsort(axis=0)
+    ordered = np.take_along_axis(values, order, axis=0)
+    # rows below a cut that should be above it, less those above it that should be
+    wrong = np.cumsum(np.where(right, weight, -weight)[order], axis=0)[:-1] + weight[~right].sum()
+    wrong = np.where(np.diff(ordered, axis=0) >= MU * (1.0 + SLACK), wrong, np.nan)
+    if np.isnan(wrong).all():
         return None
-    middle = (order[gap] + order[gap + 1]) / 2
-    now = (value[right].min() + value[~right].max()) / 2
-    threshold = float(middle[np.abs(middle - now).argmin()])
-    return weights / size, threshold, value > threshold
+    total = weight.sum()
+    fewest = np.fmin(wrong, total - wrong)
+    cut, which = np.unravel_index(np.nanargmin(fewest), fewest.shape)
+    sign = 1.0 if wrong[cut, which] <= total / 2 else -1.0
+    threshold = sign * float(ordered[cut, which] + ordered[cut + 1, which]) / 2
+    return sign * directions[which], threshold, sign * values[:, which] > threshold
 
 
 def separate(X: Array, right: Array) -> tuple[Array, float] | None:

@@ -10,26 +10,28 @@ optimal, however many errors it has. A mixed-integer program needs far longer fo
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import combinations
+from itertools import accumulate, combinations
 from math import comb
 
 import numpy as np
 
 from silva.hyperplanes import Hyperplanes
 from silva.oct_h import ErrorProblem
-from silva.oct_search import leaf_tree, relabel, separate, settle
+from silva.oct_search import relabel
+from silva.oct_settle import leaf_tree, separate, settle
 from silva.tree import Array
 
 MOST_CUTS = 8_000
 MOST_TRIALS = 3_000  # linear programs that ask whether a cut leaves its strip free
-BLOCK = 512  # cuts compared with all others at a time
+BLOCK = 1024  # cuts, times classes, compared with all others at a time
 ON_PLANE = 1e-9
 
 
 def can_enumerate(problem: ErrorProblem) -> bool:
     """Return whether the problem is one for `enumerate_trees`."""
     n, p = problem.X.shape
-    small = sum(comb(n - 1, k) for k in range(p + 1)) <= MOST_CUTS
+    ways = accumulate(comb(n - 1, k) for k in range(min(n - 1, p) + 1))
+    small = all(count <= MOST_CUTS for count in ways)
     return small and problem.depth <= 2 and problem.complexity == 0.0
 
 
@@ -147,8 +149,9 @@ def _errors_below(problem: ErrorProblem, cuts: Array) -> Array:
     table = cuts.astype(np.float32)
     whole, everywhere = table @ counts, counts.sum(axis=0)
     fewest = np.empty(len(cuts))
-    for first in range(0, len(cuts), BLOCK):
-        part = slice(first, first + BLOCK)
+    block = max(1, BLOCK // counts.shape[1])
+    for first in range(0, len(cuts), block):
+        part = slice(first, first + block)
         both = np.stack([(table[part] * label) @ table.T for label in counts.T])
         total = np.zeros(len(table[part]))
         # the side of the cut, then what is left of it

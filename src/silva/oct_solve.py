@@ -20,7 +20,8 @@ from silva.milp import Program
 from silva.mip_solvers import Effort, Solver
 from silva.oct_enumerate import can_enumerate, enumerate_trees
 from silva.oct_h import ErrorProblem, oct_h_point, oct_h_program, read_oct_h
-from silva.oct_search import leaf_tree, lower_bound, search, settle
+from silva.oct_search import lower_bound, search
+from silva.oct_settle import leaf_tree, settle
 from silva.tree import Array
 
 STARTS, STARTS_A_ROW = 200, 5  # of the search, before the program

@@ -96,7 +96,7 @@ def s2oct_verbatim(problem: TotalsProblem) -> Program:
 
 
 def s2oct_tight(
-    problem: TotalsProblem, leaf_class: Array | None = None, break_symmetry: bool = True
+    problem: TotalsProblem, leaf_class: Array | None = None, break_symmetry: bool = False
 ) -> Program:
     """Return the stronger program.
 
@@ -136,7 +136,7 @@ def s2oct_tight(
     return build.program()
 
 
-def s2oct_free(problem: TotalsProblem, break_symmetry: bool = True) -> Program:
+def s2oct_free(problem: TotalsProblem, break_symmetry: bool = False) -> Program:
     """Return the stronger program with the classes of the leaves as part of the decision."""
     seen, leaves = len(np.unique(problem.classes)), 2**problem.depth
     if seen > leaves:

@@ -137,6 +137,14 @@ def test_every_tree_of_the_search_is_a_point_of_the_program(depth, complexity, m
     assert value < problem.objective(leaf_tree(problem))
 
 
+def test_the_search_repeats_itself():
+    problem = random_problem()
+    trees = [list(search(problem, 7, 20, 0.0, lambda: False)) for _ in range(2)]
+    assert len(trees[0]) == len(trees[1])
+    for one, other in zip(*trees, strict=True):
+        assert_array_equal(one.weights, other.weights)
+
+
 def test_a_higher_price_buys_fewer_features():
     X, y = biased(*load_wine(return_X_y=True), share=0.3)
     X = (X - X.min(axis=0)) / np.ptp(X, axis=0)

@@ -30,6 +30,8 @@ from silva.tree import Array, Tree
 
 SWEEPS = 8  # of the alternation from one start
 REWEIGHTINGS = 3
+FRESH = 12  # starts before two of three begin at the best tree so far, with other weights
+WRONG = 4.0  # times more that a row counts then if it is answered wrongly
 TAO_ALPHAS = (0.01, 0.1, 1.0)
 
 
@@ -76,14 +78,20 @@ def search(
     Ends after so many starts, with a tree of an objective of no more than `enough`, or when `stop`
     says so.
     """
-    best = leaf_tree(problem)
+    best = around = leaf_tree(problem)  # `around` moves to trees as good as the best
     value = problem.objective(best)
     yield best
     for number in range(starts):
         if value <= enough + SLACK or stop():
             return
-        for tree in _from_start(problem, _start(problem, seed, number), number % 4 < 2, stop):
+        if number >= FRESH and number % 3:
+            start, emphasis = around, _shaken(problem, around, seed, number)
+        else:
+            start, emphasis = _start(problem, seed, number), np.ones(len(problem.X))
+        for tree in _from_start(problem, start, number % 4 < 2, emphasis, stop):
             found = problem.objective(tree)
+            if found <= value + SLACK:
+                around = tree
             if found < value - SLACK:
                 best, value = tree, found
                 yield best
@@ -113,6 +121,14 @@ def _start(problem: ErrorProblem, seed: int, number: int) -> Hyperplanes:
             thresholds[b] = weights[b] @ (one + other) / 2
         node[rows] = 2 * b + 1 + (problem.X[rows] @ weights[b] - thresholds[b] > 0)
     return relabel(problem, tree)
+
+
+def _shaken(problem: ErrorProblem, tree: Hyperplanes, seed: int, number: int) -> Array:
+    """Return random weights of the rows, larger where the tree errs, to leave it by."""
+    rng = np.random.default_rng([seed, number])
+    right = problem.counts[np.arange(len(problem.X)), tree.predict(problem.X)]
+    wrong = right < problem.counts.max(axis=1)
+    return rng.exponential(size=len(wrong)) * np.where(wrong, WRONG, 1.0)
 
 
 def _tao_tree(problem: ErrorProblem, alpha: float, seed: int) -> Tree:
@@ -153,33 +169,40 @@ def complete(tree: Tree, depth: int) -> Hyperplanes:
 
 
 def _from_start(
-    problem: ErrorProblem, tree: Hyperplanes, balanced: bool, stop: Callable[[], bool]
+    problem: ErrorProblem,
+    tree: Hyperplanes,
+    balanced: bool,
+    emphasis: Array,
+    stop: Callable[[], bool],
 ) -> Iterator[Hyperplanes]:
     """Yield the settled trees on the way down from a start.
 
     `balanced`: at first, the two sides of a node count the same, however many rows want them.
+    `emphasis`: what the rows count in the first sweep.
     """
     settled = settle(problem, tree)
     yield settled
     if problem.X.size > LARGE:
         return
     value = problem.objective(settled)
-    for _ in range(SWEEPS):
+    for sweep in range(SWEEPS):
         if stop():
             return
         for b in reversed(range(len(tree.thresholds))):
             if stop():
                 return
-            tree = _improve(problem, tree, b, balanced)
+            tree = _improve(problem, tree, b, balanced, emphasis)
         settled = settle(problem, tree)
         found = problem.objective(settled)
         yield settled
-        if found >= value - SLACK:
+        if found >= value - SLACK and sweep > 0:
             return
-        value = found
+        value, emphasis = found, np.ones(len(problem.X))
 
 
-def _improve(problem: ErrorProblem, tree: Hyperplanes, b: int, balanced: bool) -> Hyperplanes:
+def _improve(
+    problem: ErrorProblem, tree: Hyperplanes, b: int, balanced: bool, emphasis: Array
+) -> Hyperplanes:
     """Return the tree with node b fitted to what the others make of its rows."""
     margins = tree.margins(problem.X)
     rows = np.flatnonzero(_passes(tree, margins, b))
@@ -191,7 +214,7 @@ def _improve(problem: ErrorProblem, tree: Hyperplanes, b: int, balanced: bool) -
     left, right = (
         problem.counts[rows, tree.leaf_class[tree.leaves(way)]] for way in forced
     )  # labels that each side gets right
-    care = np.abs(right - left)
+    care = np.abs(right - left) * emphasis[rows]
     rows, right_side, care = rows[care > 0], (right > left)[care > 0], care[care > 0]
     if not len(rows):
         return tree

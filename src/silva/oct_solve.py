@@ -24,9 +24,9 @@ from silva.oct_search import lower_bound, search
 from silva.oct_settle import leaf_tree, settle
 from silva.tree import Array
 
-STARTS, STARTS_A_ROW = 200, 5  # of the search, before the program
+STARTS, STARTS_A_ROW = 1000, 12  # of the search, before the program
 FEW_STARTS = 20  # before an enumeration
-SEARCH_SHARE = 0.4  # of the time, at most
+SEARCH_SHARE = 0.6  # of the time, at most
 BINARIES_A_SECOND = 50  # what a program needs to get anywhere, else the search has all the time
 TOLERANCE = 1e-6
 

@@ -3,8 +3,9 @@
 A tree is proven optimal when its objective meets a lower bound. The first bound costs nothing: rows
 that no tree can tell apart and that disagree. With few labels a tree that meets it is often found
 by `silva.oct_search`, and the proof is complete without a single branching. Where it is not, few
-rows in few columns are enumerated (`silva.oct_enumerate`), and else the program of `silva.oct_h`
-takes over from the best tree, with the time that is left.
+rows in few columns are enumerated (`silva.oct_enumerate`), and else a program takes over from the
+best tree, with the time that is left: the paper's (`silva.oct_h`), or a smaller one for two classes
+(`silva.oct_compact`).
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ import numpy as np
 from silva.hyperplanes import Hyperplanes
 from silva.milp import Program
 from silva.mip_solvers import Effort, Solver
+from silva.oct_compact import can_be_compact, compact_point, compact_program, read_compact
 from silva.oct_enumerate import can_enumerate, enumerate_trees
 from silva.oct_h import ErrorProblem, oct_h_point, oct_h_program, read_oct_h
 from silva.oct_search import lower_bound, search
 from silva.oct_settle import leaf_tree, settle
 from silva.tree import Array
 
-STARTS, STARTS_A_ROW = 1000, 12  # of the search, before the program
+STARTS, STARTS_A_ROW = 300, 5  # of the search, before the program
 FEW_STARTS = 20  # before an enumeration
-SEARCH_SHARE = 0.6  # of the time, at most
+SEARCH_SHARE = 0.4  # of the time, at most
 BINARIES_A_SECOND = 50  # what a program needs to get anywhere, else the search has all the time
 TOLERANCE = 1e-6
 
@@ -206,14 +208,20 @@ def _enumerate(now: _Progress) -> None:
 def _prove(now: _Progress, solver: Solver, seed: int, threads: int, log: bool) -> str:
     """Hand the best tree to the solver; return how it ended."""
     problem = now.problem
-    program = _whole_losses(oct_h_program(problem))
+    compact = can_be_compact(problem)
+    if compact:
+        program = compact_program(problem)
+        start = compact_point(problem, program, now.tree)
+    else:
+        program = _whole_losses(oct_h_program(problem))
+        start = oct_h_point(problem, program, now.tree)
     effort = Effort(
         seconds=now.left, target=now.bound + 0.1 * TOLERANCE, seed=seed, threads=threads,
         verbose=log, stop=lambda: now.interrupted,
     )  # fmt: skip
-    solution = solver(program, effort, oct_h_point(problem, program, now.tree))
+    solution = solver(program, effort, start)
     if solution.x is not None:
-        tree = read_oct_h(program, solution.x)
+        tree = (read_compact if compact else read_oct_h)(program, solution.x)
         settled = settle(problem, tree)  # farther from the rows, where that costs nothing
         now.offer(settled)
         now.offer(tree)

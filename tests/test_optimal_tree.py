@@ -234,9 +234,11 @@ def test_an_enumeration_cut_short_claims_no_more_than_it_knows():
     X, y = hard()
     problem = ErrorProblem.pose(X[:30, :2] / 10 + 0.5, y[:30], 2, 2, 0.0, 1)
     tree, exact = enumerate_trees(problem, np.inf, lambda: False)
-    nothing, bound = enumerate_trees(problem, np.inf, lambda: True)
-    assert nothing is None
-    assert 0 < bound <= exact == problem.errors(tree)
+    for patience in (0, 1, 5, 40):
+        asked = itertools.count()
+        stop = lambda asked=asked, patience=patience: next(asked) >= patience  # noqa: E731
+        _, bound = enumerate_trees(problem, np.inf, stop)
+        assert bound <= exact == problem.errors(tree)
 
 
 def test_few_rows_in_few_columns_are_proven_however_many_errors():

@@ -21,7 +21,7 @@ from silva.oct_search import relabel
 from silva.oct_settle import leaf_tree, separate, settle
 from silva.tree import Array
 
-MOST_CUTS = 8_000
+MOST_CUTS = 20_000  # a quarter of a minute for 200 rows
 MOST_TRIALS = 3_000  # linear programs that ask whether a cut leaves its strip free
 BLOCK = 1024  # cuts, times classes, compared with all others at a time
 ON_PLANE = 1e-9
@@ -50,7 +50,10 @@ def enumerate_trees(
     if problem.depth == 1:
         fewest = _errors_of_cut(problem, cuts, np.ones(len(problem.X), bool))
     else:
-        fewest = _errors_below(problem, cuts)
+        found = _errors_below(problem, cuts, stop)
+        if found is None:
+            return None, 0.0
+        fewest = found
     best, trials, bound = None, _Trials(problem, stop), np.inf
     for number in np.argsort(fewest, kind="stable"):
         if fewest[number] >= min(errors - 0.5, bound):
@@ -143,14 +146,19 @@ def _errors_of_cut(problem: ErrorProblem, cuts: Array, rows: Array) -> Array:
     return _allowed(whole.sum() - right, size, whole.sum(), problem.min_leaf)
 
 
-def _errors_below(problem: ErrorProblem, cuts: Array) -> Array:
-    """Return, for each cut at the root, the errors of the best cuts below it, strips left aside."""
+def _errors_below(problem: ErrorProblem, cuts: Array, stop: Callable[[], bool]) -> Array | None:
+    """Return, for each cut at the root, the errors of the best cuts below it, strips left aside.
+
+    None where `stop` ended it.
+    """
     counts, weight = problem.counts.astype(np.float32), problem.weight
     table = cuts.astype(np.float32)
     whole, everywhere = table @ counts, counts.sum(axis=0)
     fewest = np.empty(len(cuts))
     block = max(1, BLOCK // counts.shape[1])
     for first in range(0, len(cuts), block):
+        if stop():
+            return None
         part = slice(first, first + block)
         both = np.stack([(table[part] * label) @ table.T for label in counts.T])
         total = np.zeros(len(table[part]))

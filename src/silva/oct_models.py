@@ -8,8 +8,8 @@ Both minimise a `TotalsProblem` over complete trees of hyperplanes:
 - `s2oct_tight` differs from it in: one error variable per node and side instead of two errors per
   node and a product per leaf, so that (P2d)-(P2f) go; a big-M for each row from L1 distances, which
   |w_bj| <= s asks for, never above Theorem 2's; continuous indicators of class A, exact wherever
-  the sides are whole; the mirror images of a tree cut off; and any number of classes, whose leaves
-  are then part of the decision.
+  the sides are whole; the mirror images of a tree cut off, on demand; and any number of classes,
+  whose leaves are then part of the decision.
 - `point` completes a tree to a point of either, `read` goes the other way.
 
 Blocks of variables: "w" (nodes, features), "g" (nodes,), "alpha" (labelled rows, leaves), "z"

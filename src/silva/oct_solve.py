@@ -28,6 +28,7 @@ from silva.tree import Array
 
 STARTS, STARTS_A_ROW = 300, 5  # of the search, before the program
 FEW_STARTS = 20  # before an enumeration
+ENUMERATION_SHARE = 0.7  # of the time until it must have ended
 SEARCH_SHARE = 0.4  # of the time, at most
 BINARIES_A_SECOND = 50  # what a program needs to get anywhere, else the search has all the time
 TOLERANCE = 1e-6
@@ -196,9 +197,12 @@ def _search(now: _Progress, seed: int, starts: int | None) -> None:
 def _enumerate(now: _Progress) -> None:
     """Compare all trees."""
     problem = now.problem
-    tree, bound = enumerate_trees(
-        problem, problem.errors(now.tree), lambda: now.interrupted or now.left <= 0
-    )
+    enough = ENUMERATION_SHARE * now.seconds
+
+    def stop() -> bool:
+        return now.interrupted or now.elapsed > enough
+
+    tree, bound = enumerate_trees(problem, problem.errors(now.tree), stop)
     if tree is not None:
         now.offer(tree)
     now.bound = max(now.bound, min(bound / problem.baseline, now.objective))

@@ -229,7 +229,7 @@ def _prove(now: _Progress, solver: Solver, seed: int, threads: int, log: bool) -
         settled = settle(problem, tree)  # farther from the rows, where that costs nothing
         now.offer(settled)
         now.offer(tree)
-    bound = now.objective if solution.status == "optimal" else solution.bound
+    bound = solution.objective if solution.status == "optimal" else solution.bound
     now.bound = max(now.bound, min(_rounded(problem, bound), now.objective))
     now.report("program")
     return {"failed": "solver failed", "infeasible": "solver failed"}.get(

@@ -77,6 +77,14 @@ def test_a_wish_to_stop_is_followed(name):
     assert solution.seconds < 20
 
 
+@SOLVERS
+def test_the_number_of_threads_may_change_from_run_to_run(name):
+    program = knapsack()
+    for threads in (1, 2, 1, 2):
+        solution = solver_named(name)(program, Effort(seconds=30.0, threads=threads))
+        assert solution.status == "optimal"
+
+
 @pytest.mark.parametrize(("name", "package"), [("scip", "pyscipopt"), ("gurobi", "gurobipy")])
 def test_a_missing_package_is_named(name, package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)

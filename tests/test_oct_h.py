@@ -9,7 +9,9 @@ from scipy.optimize import linprog
 
 from silva.hyperplanes import Hyperplanes
 from silva.mip_solvers import Effort, highs
+from silva.oct_compact import compact_point, compact_program, read_compact
 from silva.oct_h import MU, ErrorProblem, oct_h, oct_h_point, oct_h_program, read_oct_h
+from silva.oct_search import search
 
 EFFORT = Effort(seconds=60.0)
 
@@ -44,15 +46,17 @@ def width(X, right):
     return -linprog(goal, A_ub=A, b_ub=np.r_[np.zeros(n), 1.0], bounds=bounds).fun
 
 
-def line(seed, n=8, n_classes=3):
+def line(seed, n=7, n_classes=3):
     rng = np.random.default_rng(seed)
     x = np.r_[0.0, 1.0, rng.random(n - 2)]
     x[3], x[5] = x[2], x[4] + 0.5 * MU  # twins, and two rows too close to tell apart
     return x, rng.permutation(np.arange(n) % n_classes)
 
 
-@pytest.mark.parametrize(("complexity", "min_leaf"), [(0.0, 1), (0.1, 1), (0.3, 1), (0.05, 3)])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(
+    ("seed", "complexity", "min_leaf"),
+    [(0, 0.0, 1), (1, 0.0, 1), (0, 0.1, 1), (1, 0.3, 1), (0, 0.05, 2)],
+)
 def test_oct_h_finds_the_best_tree_on_a_line(seed, complexity, min_leaf):
     x, classes = line(seed)
     program = oct_h(x[:, None], classes, 3, 2, complexity, min_leaf)
@@ -119,3 +123,38 @@ def test_equal_rows_may_be_counted_as_one():
     assert len(problem.X) == 6  # two of the seven are twins
     one = highs(oct_h_program(problem), EFFORT)
     assert_allclose(one.objective, other.objective, atol=1e-6)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_the_smaller_program_of_two_classes_has_the_same_optimum(depth):
+    x, classes = line(2, n=9, n_classes=2)
+    classes = np.r_[classes, 0, 1, 1]
+    x = np.r_[x, x[4], x[6], x[6]]  # copies that agree and others
+    problem = ErrorProblem.pose(x[:, None], classes, 2, depth, 0.0, 1)
+    program = compact_program(problem)
+    solution = highs(program, EFFORT)
+    expected = best_on_a_line(x, classes, depth, 0.0, 1)
+    assert_allclose(solution.objective * problem.baseline, expected, atol=1e-5)
+    assert problem.errors(read_compact(program, solution.x)) == expected
+
+
+def test_the_smaller_program_agrees_with_the_paper_on_a_plane():
+    rng = np.random.default_rng(1)
+    X, classes = rng.random((10, 2)), rng.integers(0, 2, 10)
+    X[1], classes[:2] = X[0] + 0.4 * MU, [0, 1]
+    problem = ErrorProblem.pose(X, classes, 2, 2, 0.0, 1)
+    found = [highs(model(problem), EFFORT) for model in (oct_h_program, compact_program)]
+    assert_allclose(found[0].objective, found[1].objective, atol=1e-6)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_every_tree_of_the_search_is_a_point_of_the_smaller_program(depth):
+    rng = np.random.default_rng(0)
+    X, classes = rng.random((30, 3)), rng.integers(0, 2, 30)
+    problem = ErrorProblem.pose(X, classes, 2, depth, 0.0, 1)
+    program = compact_program(problem)
+    for tree in search(problem, 0, 4, 0.0, lambda: False):
+        x = compact_point(problem, program, tree)
+        assert program.violation(x) < 1e-7
+        assert_allclose(program.cost @ x, problem.objective(tree))
+        assert (read_compact(program, x).predict(problem.X) == tree.predict(problem.X)).all()

@@ -165,6 +165,27 @@ def test_a_mirrored_tree_answers_as_before():
         assert_array_equal(other.predict(problem.unlabelled), tree.predict(problem.unlabelled))
 
 
+def test_without_a_preferred_image_a_point_keeps_the_sides_of_its_tree():
+    for n_classes in (2, 3):
+        problem = random_problem(n_classes, 2)
+        tree = random_tree(problem)
+        program = s2oct_tight(problem, tree.leaf_class, break_symmetry=False)
+        x = point(problem, program, tree)
+        assert program.violation(x) < 1e-7
+        assert_array_equal(x[program.blocks["z"]], tree.margins(problem.unlabelled) > 0)
+        assert_array_equal(x[program.blocks["w"]], tree.weights)
+
+
+def test_mirror_images_do_not_change_the_optimum():
+    problem = tiny_problem(1)
+    found = [
+        highs(model(problem, break_symmetry=broken), EFFORT).objective
+        for model in (s2oct_tight, s2oct_free)
+        for broken in (False, True)
+    ]
+    assert_allclose(found, found[0], atol=1e-5)
+
+
 def test_nodes_with_like_branches_may_be_mirrored():
     assert_array_equal(flippable(np.array([0, 1, 0, 1])), [True, False, False])
     assert_array_equal(flippable(np.array([0, 0, 0, 1])), [False, True, False])

@@ -1,6 +1,8 @@
 """`OptimalTreeClassifier` and the search behind it."""
 
+import itertools
 import sys
+from math import comb
 
 import numpy as np
 import pandas as pd
@@ -10,19 +12,26 @@ from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from test_oct_h import best_on_a_line, line
+from test_oct_h import best_on_a_line, line, width
 
 from silva import OptimalTreeClassifier, export_text
 from silva.hyperplanes import Hyperplanes, as_tree
 from silva.mip_solvers import Effort, highs
+from silva.oct_enumerate import dichotomies, enumerate_trees
 from silva.oct_h import MU, ErrorProblem, oct_h_point, oct_h_program
-from silva.oct_search import complete, leaf_tree, lower_bound, search, separate, settle
+from silva.oct_search import complete, lower_bound, search
+from silva.oct_settle import leaf_tree, separate, settle
 from silva.oct_solve import solve
 
 
+def after_one_tree(stage):
+    """Stop where no clock has a say."""
+    return stage.number >= 1
+
+
 @parametrize_with_checks([
-    OptimalTreeClassifier(time_limit=0.3),
-    OptimalTreeClassifier(complexity=0.05, min_samples_leaf=3, time_limit=0.2),
+    OptimalTreeClassifier(callback=after_one_tree),
+    OptimalTreeClassifier(complexity=0.05, min_samples_leaf=3, callback=after_one_tree),
 ])  # fmt: skip
 def test_sklearn_check(estimator, check):
     check(estimator)
@@ -52,12 +61,12 @@ def test_biased_samples_are_proven(load):
         assert model.history_[-1].seconds < 20
 
 
-@pytest.mark.parametrize(("complexity", "min_leaf"), [(0.0, 1), (0.1, 1), (0.0, 3)])
+@pytest.mark.parametrize(("complexity", "min_leaf"), [(0.0, 1), (0.1, 1), (0.0, 2)])
 def test_the_optimum_is_that_of_all_trees_on_a_line(complexity, min_leaf):
     x, y = line(3)
     model = OptimalTreeClassifier(complexity=complexity, min_samples_leaf=min_leaf, random_state=0)
     model.fit(10 * x[:, None] - 3, y)
-    unit = 8 - np.bincount(y).max()
+    unit = len(y) - np.bincount(y).max()
     expected = best_on_a_line(x, y, 2, complexity * unit, min_leaf) / unit
     assert model.status_ == "optimal"
     assert_allclose(model.objective_, expected, atol=1e-6)
@@ -101,15 +110,6 @@ def test_fewer_errors_than_a_greedy_tree():
     assert 0 <= model.bound_ <= model.objective_
 
 
-def test_a_higher_price_buys_fewer_features():
-    X, y = biased(*load_wine(return_X_y=True), share=0.3)
-    used = []
-    for complexity in (0.0, 0.02, 0.6):
-        model = OptimalTreeClassifier(complexity=complexity, time_limit=2, random_state=0)
-        used.append(model.fit(X, y > 0).tree_.coefficients.nnz)
-    assert used[0] >= used[1] > used[2] == 0 or used[0] > used[1] >= used[2]
-
-
 # ---- the search ---------------------------------------------------------------------------------
 
 
@@ -137,6 +137,25 @@ def test_every_tree_of_the_search_is_a_point_of_the_program(depth, complexity, m
     assert value < problem.objective(leaf_tree(problem))
 
 
+def test_the_search_repeats_itself():
+    problem = random_problem()
+    trees = [list(search(problem, 7, 20, 0.0, lambda: False)) for _ in range(2)]
+    assert len(trees[0]) == len(trees[1])
+    for one, other in zip(*trees, strict=True):
+        assert_array_equal(one.weights, other.weights)
+
+
+def test_a_higher_price_buys_fewer_features():
+    X, y = biased(*load_wine(return_X_y=True), share=0.3)
+    X = (X - X.min(axis=0)) / np.ptp(X, axis=0)
+    used = []
+    for complexity in (0.0, 0.02, 1.1):
+        problem = ErrorProblem.pose(X, (y > 0).astype(int), 2, 2, complexity, 1)
+        *_, tree = search(problem, 0, 6, 0.0, lambda: False)
+        used.append((tree.weights != 0).sum())
+    assert used[0] > used[1] > used[2] == 0
+
+
 def test_a_separation_is_as_wide_as_can_be():
     X = np.array([[0.0, 0.0], [0.2, 1.0], [1.0, 0.3], [0.9, 1.0]])
     w, threshold = separate(X, np.array([False, False, True, True]))
@@ -159,13 +178,74 @@ def test_a_tree_completed_answers_as_before():
         assert_array_equal(other.predict(problem.X), tree.predict(problem.X))
 
 
-def test_the_program_goes_on_where_the_search_ended():
+def test_the_program_goes_on_where_the_others_end():
     x, y = line(3)
-    problem = ErrorProblem.pose(x[:, None], y, 3, 2, 0.0, 1)
+    problem = ErrorProblem.pose(x[:, None], y, 3, 2, 0.1, 1)  # a price: not to be enumerated
     found = solve(problem, highs, seconds=60.0)
-    assert [stage.name for stage in found.history][-1] == "program"
+    assert found.history[-1].name == "program"
     assert found.status == "optimal"
     assert_allclose(found.objective, highs(oct_h_program(problem), Effort()).objective, atol=1e-6)
+
+
+# ---- enumeration --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "p"), [(9, 1), (8, 2), (8, 3), (6, 7)])
+def test_rows_in_general_position_have_as_many_cuts_as_cover_counts(n, p):
+    X = np.random.default_rng(0).random((n, p))
+    assert len(dichotomies(X)) == sum(comb(n - 1, k) for k in range(p + 1))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_all_cuts_of_rows_on_a_grid_are_found(seed):
+    rng = np.random.default_rng(seed)
+    X = np.unique(rng.integers(0, 3, (9, 3)), axis=0) / 2.0
+    expected = {
+        side
+        for side in itertools.product([False, True], repeat=len(X))
+        if not side[0] and (not any(side) or width(X, np.array(side)) > 1e-6)
+    }
+    assert {tuple(cut) for cut in dichotomies(X).tolist()} == expected
+
+
+@pytest.mark.parametrize(("depth", "min_leaf"), [(1, 1), (2, 1), (2, 3)])
+@pytest.mark.parametrize("seed", [3, 4])
+def test_enumeration_finds_the_best_tree_on_a_line(seed, depth, min_leaf):
+    x, y = line(seed, n=12)
+    problem = ErrorProblem.pose(x[:, None], y, 3, depth, 0.0, min_leaf)
+    tree, bound = enumerate_trees(problem, np.inf, lambda: False)
+    assert bound == best_on_a_line(x, y, depth, 0.0, min_leaf)
+    assert problem.errors(tree) == bound
+
+
+def test_enumeration_and_program_agree():
+    rng = np.random.default_rng(5)
+    X, y = rng.random((11, 2)), rng.integers(0, 2, 11)
+    X[1] = X[0] + 0.5 * MU
+    y[:2] = 0, 1
+    for depth in (1, 2):
+        problem = ErrorProblem.pose(X, y, 2, depth, 0.0, 1)
+        _, bound = enumerate_trees(problem, np.inf, lambda: False)
+        solution = highs(oct_h_program(problem), Effort(seconds=60.0))
+        assert_allclose(solution.objective * problem.baseline, bound, atol=1e-5)
+
+
+def test_an_enumeration_cut_short_claims_no_more_than_it_knows():
+    X, y = hard()
+    problem = ErrorProblem.pose(X[:30, :2] / 10 + 0.5, y[:30], 2, 2, 0.0, 1)
+    tree, exact = enumerate_trees(problem, np.inf, lambda: False)
+    for patience in (0, 1, 5, 40):
+        asked = itertools.count()
+        stop = lambda asked=asked, patience=patience: next(asked) >= patience  # noqa: E731
+        _, bound = enumerate_trees(problem, np.inf, stop)
+        assert bound <= exact == problem.errors(tree)
+
+
+def test_few_rows_in_few_columns_are_proven_however_many_errors():
+    X, y = hard()
+    model = OptimalTreeClassifier(random_state=0).fit(X[:60, :2], y[:60])
+    assert model.status_ == "optimal"
+    assert model.bound_ == model.objective_ > 0
 
 
 # ---- stopping -----------------------------------------------------------------------------------
@@ -198,7 +278,7 @@ def test_a_callback_stops_and_keeps_the_best_tree():
 
     def callback(stage):
         seen.append(stage)
-        return len(seen) == 3
+        return stage.number == 2
 
     model = OptimalTreeClassifier(random_state=0, callback=callback).fit(X, y)
     assert model.status_ == "interrupted"

@@ -119,8 +119,13 @@ def highs(program: Program, effort: Effort, start: Array | None = None) -> Solut
         solver.setSolution(point)
     if effort.stop is not None:
         _ask(solver, effort.stop)
+    if effort.threads > 1:  # HiGHS keeps the threads of its first run, and refuses other numbers
+        highspy.Highs.resetGlobalScheduler(True)
     solver.run()
-    return _read_highs(solver, program, time.perf_counter() - began)
+    solution = _read_highs(solver, program, time.perf_counter() - began)
+    if effort.threads > 1:
+        highspy.Highs.resetGlobalScheduler(True)
+    return solution
 
 
 def _highs_model(program: Program) -> highspy.HighsLp:

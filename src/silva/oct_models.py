@@ -8,8 +8,8 @@ Both minimise a `TotalsProblem` over complete trees of hyperplanes:
 - `s2oct_tight` differs from it in: one error variable per node and side instead of two errors per
   node and a product per leaf, so that (P2d)-(P2f) go; a big-M for each row from L1 distances, which
   |w_bj| <= s asks for, never above Theorem 2's; continuous indicators of class A, exact wherever
-  the sides are whole; the mirror images of a tree cut off; and any number of classes, whose leaves
-  are then part of the decision.
+  the sides are whole; the mirror images of a tree cut off, on demand; and any number of classes,
+  whose leaves are then part of the decision.
 - `point` completes a tree to a point of either, `read` goes the other way.
 
 Blocks of variables: "w" (nodes, features), "g" (nodes,), "alpha" (labelled rows, leaves), "z"
@@ -95,7 +95,9 @@ def s2oct_verbatim(problem: TotalsProblem) -> Program:
     return build.program()
 
 
-def s2oct_tight(problem: TotalsProblem, leaf_class: Array | None = None) -> Program:
+def s2oct_tight(
+    problem: TotalsProblem, leaf_class: Array | None = None, break_symmetry: bool = False
+) -> Program:
     """Return the stronger program.
 
     Parameters
@@ -103,6 +105,9 @@ def s2oct_tight(problem: TotalsProblem, leaf_class: Array | None = None) -> Prog
     problem : TotalsProblem
     leaf_class : int array of shape (leaves,), optional
         Class of each leaf. By default the paper's for two classes, and free for more.
+    break_symmetry : bool
+        Keep, of each tree and its mirror images, the one that sends a row far out to the left: by
+        the bounds of its z. A proof is shorter by it; finding a tree can take longer.
 
     Notes
     -----
@@ -113,7 +118,7 @@ def s2oct_tight(problem: TotalsProblem, leaf_class: Array | None = None) -> Prog
     if leaf_class is None and problem.fixed_leaves:
         leaf_class = alternating_leaves(problem.depth)
     if leaf_class is None:
-        return s2oct_free(problem)
+        return s2oct_free(problem, break_symmetry)
     leaf_class = np.asarray(leaf_class)
     absent = np.setdiff1d(problem.classes, leaf_class)
     if absent.size:
@@ -122,27 +127,27 @@ def s2oct_tight(problem: TotalsProblem, leaf_class: Array | None = None) -> Prog
         )
     chosen = leaf_class[:, None] == np.arange(problem.n_classes)
     build = Builder()
-    z, _, leaf = _planes_and_labels(build, problem, chosen)
+    flip = flippable(leaf_class) & break_symmetry
+    z, _, leaf = _planes_and_labels(build, problem, chosen, flip)
     if problem.n_classes == 2:
         _first_class_total(build, problem, z, leaf_class)
     else:
         _class_totals(build, problem, z, leaf)
-    _break_symmetry(build, problem, z, flippable(leaf_class))
     return build.program()
 
 
-def s2oct_free(problem: TotalsProblem) -> Program:
+def s2oct_free(problem: TotalsProblem, break_symmetry: bool = False) -> Program:
     """Return the stronger program with the classes of the leaves as part of the decision."""
     seen, leaves = len(np.unique(problem.classes)), 2**problem.depth
     if seen > leaves:
         raise ValueError(f"a tree of depth {problem.depth} has {leaves} leaves for {seen} classes")
     build = Builder()
-    z, alpha, leaf = _planes_and_labels(build, problem, None)
+    flip = np.full(leaves - 1, break_symmetry)
+    z, alpha, leaf = _planes_and_labels(build, problem, None, flip)
     build.rows([(leaf, 1.0)], lower=1.0, upper=1.0)
     for t in range(len(leaf)):
         build.rows([(alpha[:, t], 1.0), (leaf[t, problem.classes], -1.0)], upper=0.0)
     _class_totals(build, problem, z, leaf)
-    _break_symmetry(build, problem, z, np.ones(z.shape[1], bool))
     return build.program()
 
 
@@ -189,7 +194,7 @@ def flippable(leaf_class: Array) -> Array:
 
 
 def _planes_and_labels(
-    build: Builder, problem: TotalsProblem, chosen: Array | None
+    build: Builder, problem: TotalsProblem, chosen: Array | None, flip: Array
 ) -> tuple[Array, Array, Array]:
     """Add hyperplanes, errors of the labelled rows and sides of the unlabelled ones.
 
@@ -208,7 +213,10 @@ def _planes_and_labels(
     own = allowed[:, problem.classes].T
     alpha = build.variables("alpha", own.shape, 0.0, own.astype(float), integer=True)
     error = build.variables("error", (len(labelled), nodes, 2), 0.0, np.inf, cost=1.0)
-    z = build.variables("z", (len(unlabelled), nodes), 0.0, 1.0, integer=True)
+    most_z = np.ones((len(unlabelled), nodes))
+    if len(unlabelled):
+        most_z[anchor(problem), flip] = 0.0
+    z = build.variables("z", most_z.shape, 0.0, most_z, integer=True)
     least = np.zeros(allowed.shape) if chosen is None else chosen.astype(float)
     leaf = build.variables("leaf", allowed.shape, least, allowed.astype(float), integer=True)
     build.rows([(alpha, 1.0)], lower=1.0, upper=1.0)
@@ -284,13 +292,6 @@ def _class_totals(build: Builder, problem: TotalsProblem, z: Array, leaf: Array)
     build.rows([(count.T, 1.0), (xi, -1.0)], upper=totals)
 
 
-def _break_symmetry(build: Builder, problem: TotalsProblem, z: Array, flip: Array) -> None:
-    """Keep, of each tree and its mirror images, the one that sends a row far out to the left."""
-    if len(z):
-        column = z[anchor(problem), flip]
-        build.rows([(column, 1.0)], upper=0.0)
-
-
 def anchor(problem: TotalsProblem) -> int:
     """Return the unlabelled row farthest out."""
     X = problem.unlabelled
@@ -316,25 +317,28 @@ def point(problem: TotalsProblem, program: Program, tree: Hyperplanes) -> Array:
     if "leaf" not in blocks:
         values = _verbatim_values(problem, alternating(tree))
     else:
-        tree, flip = _as_program_has_it(program, tree)
-        values = _tight_values(problem, mirrored(problem, tree, flip))
+        tree = _as_program_has_it(program, tree)
+        if len(problem.unlabelled):
+            flip = program.upper[blocks["z"][anchor(problem)]] == 0.0
+            tree = mirrored(problem, tree, flip)
+        values = _tight_values(problem, tree)
     x = np.zeros(len(program.cost))
     for name, block in blocks.items():
         x[block] = values[name][: len(block)]  # xi of class 0 alone, where that is enough
     return x
 
 
-def _as_program_has_it(program: Program, tree: Hyperplanes) -> tuple[Hyperplanes, Array]:
-    """Return the tree with leaves as a program wants them, and the nodes that may be mirrored."""
+def _as_program_has_it(program: Program, tree: Hyperplanes) -> Hyperplanes:
+    """Return the tree with leaves as a program wants them."""
     leaf = program.blocks["leaf"]
     if (program.lower[leaf] < program.upper[leaf]).any():
-        return tree, np.ones(len(tree.thresholds), bool)
+        return tree
     wanted = program.upper[leaf].argmax(axis=1)
     if not np.array_equal(wanted, tree.leaf_class):
         tree = alternating(tree)
     if not np.array_equal(wanted, tree.leaf_class):
         raise ValueError(f"the tree's leaves are {tree.leaf_class}, the program's {wanted}")
-    return tree, flippable(wanted)
+    return tree
 
 
 def alternating(tree: Hyperplanes) -> Hyperplanes:
@@ -359,9 +363,7 @@ def read(problem: TotalsProblem, program: Program, x: Array) -> Hyperplanes:
 
 
 def mirrored(problem: TotalsProblem, tree: Hyperplanes, flip: Array) -> Hyperplanes:
-    """Return the tree with branches exchanged so that the anchor row goes left where it may."""
-    if not len(problem.unlabelled):
-        return tree
+    """Return the tree with branches exchanged so that the anchor row goes left at given nodes."""
     row = problem.unlabelled[anchor(problem)]
     weights, thresholds = tree.weights.copy(), tree.thresholds.copy()
     leaf_class, nodes = tree.leaf_class.copy(), len(tree.thresholds)

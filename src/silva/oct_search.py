@@ -7,7 +7,7 @@ each of its rows on the side where the tree answers it better, which is a two-cl
     minimise  sum_i care_i hinge_i + price · |a|_1-like cost of features,   |a|_1 <= 2 / mu,
 
 a linear program, repeated with care divided by the hinge so that few rows err much rather than many
-a little. `settle` turns what comes out into a tree that the program of OCT-H accepts.
+a little. `silva.oct_settle` turns what comes out into a tree that the program of OCT-H accepts.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from silva.leaves import ClassShares
 from silva.milp import Builder
 from silva.mip_solvers import Effort, highs
 from silva.oct_h import MU, ErrorProblem
+from silva.oct_settle import LARGE, SLACK, leaf_tree, settle
 from silva.splits import Oblique
 from silva.tao import optimise
 from silva.tree import Array, Tree
 
 SWEEPS = 8  # of the alternation from one start
 REWEIGHTINGS = 3
-SLACK = 1e-7  # the strip between two sides must be wider than mu by so much
+FRESH = 12  # starts before two of three begin at the best tree so far, with other weights
+WRONG = 4.0  # times more that a row counts then if it is answered wrongly
 TAO_ALPHAS = (0.01, 0.1, 1.0)
-LARGE = 2_000_000  # entries of X beyond which linear programs of all rows take too long
 
 
 def lower_bound(problem: ErrorProblem) -> float:
@@ -39,7 +40,8 @@ def lower_bound(problem: ErrorProblem) -> float:
 
     Labels of other classes at the same row are errors of any tree. Two rows that are closer than mu
     in every column share a leaf, too: pairs of them that disagree, each row in one pair at most,
-    cost what agreeing would cost them beyond that.
+    cost what agreeing would cost them beyond that. And a tree of j nodes, which have a feature each
+    at least, is right in no more than j + 1 classes.
     """
     counts, own = problem.counts, problem.weight - problem.counts.max(axis=1)
     errors = float(own.sum())
@@ -57,7 +59,11 @@ def lower_bound(problem: ErrorProblem) -> float:
             if gain[partner] > 0:
                 errors += float(gain[partner])
                 free[[i, partner]] = False
-    return errors / problem.baseline
+    nodes = np.arange(2**problem.depth)
+    classes = np.sort(counts.sum(axis=0))[::-1]
+    answered = np.cumsum(classes)[np.minimum(nodes, len(classes) - 1)]
+    fewest = np.maximum(errors, classes.sum() - answered)
+    return float((fewest / problem.baseline + problem.complexity * nodes).min())
 
 
 def search(
@@ -72,25 +78,23 @@ def search(
     Ends after so many starts, with a tree of an objective of no more than `enough`, or when `stop`
     says so.
     """
-    best = leaf_tree(problem)
+    best = around = leaf_tree(problem)  # `around` moves to trees as good as the best
     value = problem.objective(best)
     yield best
     for number in range(starts):
         if value <= enough + SLACK or stop():
             return
-        for tree in _from_start(problem, _start(problem, seed, number), number % 4 < 2, stop):
+        if number >= FRESH and number % 3:
+            start, emphasis = around, _shaken(problem, around, seed, number)
+        else:
+            start, emphasis = _start(problem, seed, number), np.ones(len(problem.X))
+        for tree in _from_start(problem, start, number % 4 < 2, emphasis, stop):
             found = problem.objective(tree)
+            if found <= value + SLACK:
+                around = tree
             if found < value - SLACK:
                 best, value = tree, found
                 yield best
-
-
-def leaf_tree(problem: ErrorProblem) -> Hyperplanes:
-    """Return the tree that answers the most frequent class, with no node in use."""
-    nodes = 2**problem.depth - 1
-    label = int(problem.counts.sum(axis=0).argmax())
-    weights = np.zeros((nodes, problem.X.shape[1]))
-    return Hyperplanes(weights, np.full(nodes, -1.0), np.full(nodes + 1, label))
 
 
 # ---- starts -------------------------------------------------------------------------------------
@@ -117,6 +121,14 @@ def _start(problem: ErrorProblem, seed: int, number: int) -> Hyperplanes:
             thresholds[b] = weights[b] @ (one + other) / 2
         node[rows] = 2 * b + 1 + (problem.X[rows] @ weights[b] - thresholds[b] > 0)
     return relabel(problem, tree)
+
+
+def _shaken(problem: ErrorProblem, tree: Hyperplanes, seed: int, number: int) -> Array:
+    """Return random weights of the rows, larger where the tree errs, to leave it by."""
+    rng = np.random.default_rng([seed, number])
+    right = problem.counts[np.arange(len(problem.X)), tree.predict(problem.X)]
+    wrong = right < problem.counts.max(axis=1)
+    return rng.exponential(size=len(wrong)) * np.where(wrong, WRONG, 1.0)
 
 
 def _tao_tree(problem: ErrorProblem, alpha: float, seed: int) -> Tree:
@@ -157,31 +169,40 @@ def complete(tree: Tree, depth: int) -> Hyperplanes:
 
 
 def _from_start(
-    problem: ErrorProblem, tree: Hyperplanes, balanced: bool, stop: Callable[[], bool]
+    problem: ErrorProblem,
+    tree: Hyperplanes,
+    balanced: bool,
+    emphasis: Array,
+    stop: Callable[[], bool],
 ) -> Iterator[Hyperplanes]:
     """Yield the settled trees on the way down from a start.
 
     `balanced`: at first, the two sides of a node count the same, however many rows want them.
+    `emphasis`: what the rows count in the first sweep.
     """
     settled = settle(problem, tree)
     yield settled
     if problem.X.size > LARGE:
         return
     value = problem.objective(settled)
-    for _ in range(SWEEPS):
+    for sweep in range(SWEEPS):
         if stop():
             return
         for b in reversed(range(len(tree.thresholds))):
-            tree = _improve(problem, tree, b, balanced)
+            if stop():
+                return
+            tree = _improve(problem, tree, b, balanced, emphasis)
         settled = settle(problem, tree)
         found = problem.objective(settled)
         yield settled
-        if found >= value - SLACK:
+        if found >= value - SLACK and sweep > 0:
             return
-        value = found
+        value, emphasis = found, np.ones(len(problem.X))
 
 
-def _improve(problem: ErrorProblem, tree: Hyperplanes, b: int, balanced: bool) -> Hyperplanes:
+def _improve(
+    problem: ErrorProblem, tree: Hyperplanes, b: int, balanced: bool, emphasis: Array
+) -> Hyperplanes:
     """Return the tree with node b fitted to what the others make of its rows."""
     margins = tree.margins(problem.X)
     rows = np.flatnonzero(_passes(tree, margins, b))
@@ -193,7 +214,7 @@ def _improve(problem: ErrorProblem, tree: Hyperplanes, b: int, balanced: bool) -
     left, right = (
         problem.counts[rows, tree.leaf_class[tree.leaves(way)]] for way in forced
     )  # labels that each side gets right
-    care = np.abs(right - left)
+    care = np.abs(right - left) * emphasis[rows]
     rows, right_side, care = rows[care > 0], (right > left)[care > 0], care[care > 0]
     if not len(rows):
         return tree
@@ -276,128 +297,3 @@ def _fit_node(
         cost, each = care / (error + 0.1), price / (np.abs(w) + 0.1)
     w[np.abs(w) <= 1e-9 * np.abs(w).max(initial=0.0)] = 0.0
     return w, g
-
-
-# ---- trees that the program accepts -------------------------------------------------------------
-
-
-def settle(problem: ErrorProblem, tree: Hyperplanes) -> Hyperplanes:
-    """Return a tree like the given one, whose nodes can be what the program of OCT-H wants.
-
-    The two sides of every node in use are as far apart as a hyperplane of its features can keep
-    them, at least mu; no leaf has too few labels; a node that does not pay for its features is not
-    used, and then sends all rows to the right.
-    """
-    done = leaf_tree(problem)
-    price = problem.complexity * problem.baseline
-    nodes = len(done.thresholds)
-
-    def end(place: int, rows: Array) -> float:
-        totals = problem.counts[rows].sum(axis=0)
-        span = [place]
-        for node in span:
-            if node >= nodes:
-                done.leaf_class[node - nodes] = totals.argmax()
-            else:
-                done.weights[node], done.thresholds[node] = 0.0, -1.0
-                span += [2 * node + 1, 2 * node + 2]
-        return float(totals.sum() - totals.max())
-
-    def put(source: int, place: int, rows: Array) -> float:
-        as_leaf = end(place, rows)
-        if source >= nodes or place >= nodes or as_leaf == 0.0:
-            return as_leaf
-        right = problem.X[rows] @ tree.weights[source] - tree.thresholds[source] > 0
-        if right.all() or not right.any():
-            return put(2 * source + 1 + int(right.all()), place, rows)
-        plane = _divide(problem, rows, right, tree.weights[source])
-        if plane is None:
-            return as_leaf
-        weights, threshold, right = plane
-        heavy = problem.weight[rows]
-        if min(heavy[right].sum(), heavy[~right].sum()) < problem.min_leaf:
-            return as_leaf
-        value = price * int((weights != 0).sum())
-        value += put(2 * source + 1, 2 * place + 1, rows[~right])
-        value += put(2 * source + 2, 2 * place + 2, rows[right])
-        if value >= as_leaf - SLACK:
-            return end(place, rows)
-        done.weights[place], done.thresholds[place] = weights, threshold
-        return value
-
-    put(0, 0, np.arange(len(problem.X)))
-    return done
-
-
-def _divide(
-    problem: ErrorProblem, rows: Array, right: Array, weights: Array
-) -> tuple[Array, float, Array] | None:
-    """Return a hyperplane with these sides, or nearly, and its sides; None where there is none."""
-    X = problem.X[rows]
-    used = np.flatnonzero(weights) if problem.complexity > 0 else np.arange(X.shape[1])
-    size = float(np.abs(weights).sum())
-    if problem.X.size <= LARGE:
-        found = separate(X[:, used], right)
-        if found is not None and problem.complexity > 0:
-            used, found = _fewer_features(X, right, used, found)
-        if found is not None:
-            full = np.zeros(X.shape[1])
-            full[used] = found[0]
-            return full, found[1], right
-    # too close: move the threshold to the nearest gap that is wide enough
-    value = X @ (weights / size)
-    order = np.sort(value)
-    gap = np.flatnonzero(np.diff(order) >= MU * (1.0 + SLACK))
-    if not len(gap):
-        return None
-    middle = (order[gap] + order[gap + 1]) / 2
-    now = (value[right].min() + value[~right].max()) / 2
-    threshold = float(middle[np.abs(middle - now).argmin()])
-    return weights / size, threshold, value > threshold
-
-
-def separate(X: Array, right: Array) -> tuple[Array, float] | None:
-    """Return the hyperplane of L1 norm 1 that keeps two sides farthest apart.
-
-    None where that is less than mu.
-    """
-    n, p = X.shape
-    sign = np.where(right, 1.0, -1.0)
-    signed = sign[:, None] * X
-    build = Builder()
-    up = build.variables("up", p, 0.0, 1.0)
-    down = build.variables("down", p, 0.0, 1.0)
-    threshold = build.variables("threshold", 1, -1.0, 1.0)
-    room = build.variables("room", 1, -2.0, 2.0, cost=-1.0)
-    build.rows([
-        (np.broadcast_to(up, X.shape), signed), (np.broadcast_to(down, X.shape), -signed),
-        (np.repeat(threshold, n), -sign), (np.repeat(room, n), -1.0),
-    ], lower=0.0)  # fmt: skip
-    build.rows([(np.concatenate([up, down])[None], 1.0)], upper=1.0)
-    x = highs(build.program(), Effort()).x
-    if x is None:
-        return None
-    w = x[up] - x[down]
-    w[np.abs(w) <= 1e-9] = 0.0
-    size = float(np.abs(w).sum())
-    if size == 0.0:
-        return None
-    value = X @ (w / size)
-    low, high = float(value[~right].max()), float(value[right].min())
-    return (w / size, (low + high) / 2) if high - low >= MU * (1.0 + SLACK) else None
-
-
-def _fewer_features(
-    X: Array, right: Array, used: Array, found: tuple[Array, float]
-) -> tuple[Array, tuple[Array, float]]:
-    """Return a separation by fewer features: the weakest goes, as long as one is left."""
-    used, w = used[found[0] != 0], found[0][found[0] != 0]
-    found = (w, found[1])
-    for feature in used[np.argsort(np.abs(w))]:
-        rest = used[used != feature]
-        if not len(rest):
-            break
-        smaller = separate(X[:, rest], right)
-        if smaller is not None:
-            used, found = rest[smaller[0] != 0], (smaller[0][smaller[0] != 0], smaller[1])
-    return used, found

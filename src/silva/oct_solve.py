@@ -2,8 +2,10 @@
 
 A tree is proven optimal when its objective meets a lower bound. The first bound costs nothing: rows
 that no tree can tell apart and that disagree. With few labels a tree that meets it is often found
-by `silva.oct_search`, and the proof is complete without a single branching. Where it is not, the
-program of `silva.oct_h` takes over from the best tree, with the time that is left.
+by `silva.oct_search`, and the proof is complete without a single branching. Where it is not, few
+rows in few columns are enumerated (`silva.oct_enumerate`), and else a program takes over from the
+best tree, with the time that is left: the paper's (`silva.oct_h`), or a smaller one for two classes
+(`silva.oct_compact`).
 """
 
 from __future__ import annotations
@@ -17,13 +19,18 @@ import numpy as np
 from silva.hyperplanes import Hyperplanes
 from silva.milp import Program
 from silva.mip_solvers import Effort, Solver
+from silva.oct_compact import can_be_compact, compact_point, compact_program, read_compact
+from silva.oct_enumerate import can_enumerate, enumerate_trees
 from silva.oct_h import ErrorProblem, oct_h_point, oct_h_program, read_oct_h
-from silva.oct_search import leaf_tree, lower_bound, search, settle
+from silva.oct_search import lower_bound, search
+from silva.oct_settle import leaf_tree, settle
 from silva.tree import Array
 
-STARTS, STARTS_A_ROW = 200, 5  # of the search, before the program
+STARTS, STARTS_A_ROW = 300, 5  # of the search, before the program
+FEW_STARTS = 20  # before an enumeration
+ENUMERATION_SHARE = 0.7  # of the time until it must have ended
 SEARCH_SHARE = 0.4  # of the time, at most
-MOST_ENTRIES = 50_000_000  # of a program; beyond, the search has all the time
+BINARIES_A_SECOND = 50  # what a program needs to get anywhere, else the search has all the time
 TOLERANCE = 1e-6
 
 
@@ -33,7 +40,9 @@ class Stage:
 
     Attributes
     ----------
-    name : {"bound", "search", "program"}
+    number : int
+        0 is the first.
+    name : {"bound", "search", "enumeration", "program"}
         What had just brought something.
     objective : float
         Of the best tree so far.
@@ -43,6 +52,7 @@ class Stage:
         Since the beginning.
     """
 
+    number: int
     name: str
     objective: float
     bound: float
@@ -98,8 +108,13 @@ class _Progress:
     def closed(self) -> bool:
         return self.objective <= self.bound + TOLERANCE
 
+    @property
+    def goes_on(self) -> bool:
+        return not (self.closed or self.interrupted) and self.left > 0
+
     def report(self, name: str) -> None:
-        stage = Stage(name, self.objective, min(self.bound, self.objective), self.elapsed)
+        bound = min(self.bound, self.objective)
+        stage = Stage(len(self.history), name, self.objective, bound, self.elapsed)
         self.history.append(stage)
         if self.verbose:
             print(
@@ -109,10 +124,12 @@ class _Progress:
         if self.callback is not None and self.callback(stage):
             self.interrupted = True
 
-    def offer(self, tree: Hyperplanes) -> None:
+    def offer(self, tree: Hyperplanes) -> bool:
         value = self.problem.objective(tree)
-        if value < self.objective - TOLERANCE:
+        better = value < self.objective - TOLERANCE
+        if better:
             self.tree, self.objective = tree, value
+        return better
 
 
 def solve(
@@ -145,10 +162,16 @@ def solve(
     try:
         now.bound = lower_bound(problem)
         now.report("bound")
-        whole = len(problem.X) * 2**problem.depth * problem.depth * problem.X.shape[1]
-        small = whole <= MOST_ENTRIES
-        _search(now, seed, small)
-        if small and not (now.closed or now.interrupted) and now.left > 0:
+        if can_enumerate(problem):
+            _search(now, seed, FEW_STARTS)
+            if now.goes_on:
+                _enumerate(now)
+        binaries = len(problem.X) * 2**problem.depth
+        hopeful = binaries <= BINARIES_A_SECOND * seconds
+        if now.goes_on:
+            enough = min(STARTS, STARTS_A_ROW * len(problem.X))
+            _search(now, seed, enough if hopeful else None)
+        if now.goes_on and hopeful:
             status = _prove(now, solver, seed, threads, verbose > 1)
     except KeyboardInterrupt:
         now.interrupted = True
@@ -159,35 +182,54 @@ def solve(
     return Proven(now.tree, now.objective, min(now.bound, now.objective), status, now.history)
 
 
-def _search(now: _Progress, seed: int, then_prove: bool) -> None:
-    """Look for better trees, as long as they are likely and the proof has time left."""
-    share, starts = 1.0, 2**31
-    if then_prove:
-        share, starts = SEARCH_SHARE, min(STARTS, STARTS_A_ROW * len(now.problem.X))
+def _search(now: _Progress, seed: int, starts: int | None) -> None:
+    """Look for better trees; None for all the time, else the proof has some left."""
+    share = 1.0 if starts is None else SEARCH_SHARE
 
     def stop() -> bool:
         return now.interrupted or now.elapsed > share * now.seconds
 
-    for tree in search(now.problem, seed, starts, now.bound, stop):
+    for tree in search(now.problem, seed, 2**31 if starts is None else starts, now.bound, stop):
+        if now.offer(tree):
+            now.report("search")
+
+
+def _enumerate(now: _Progress) -> None:
+    """Compare all trees."""
+    problem = now.problem
+    enough = ENUMERATION_SHARE * now.seconds
+
+    def stop() -> bool:
+        return now.interrupted or now.elapsed > enough
+
+    tree, bound = enumerate_trees(problem, problem.errors(now.tree), stop)
+    if tree is not None:
         now.offer(tree)
-        now.report("search")
+    now.bound = max(now.bound, min(bound / problem.baseline, now.objective))
+    now.report("enumeration")
 
 
 def _prove(now: _Progress, solver: Solver, seed: int, threads: int, log: bool) -> str:
     """Hand the best tree to the solver; return how it ended."""
     problem = now.problem
-    program = _whole_losses(oct_h_program(problem))
+    compact = can_be_compact(problem)
+    if compact:
+        program = compact_program(problem)
+        start = compact_point(problem, program, now.tree)
+    else:
+        program = _whole_losses(oct_h_program(problem))
+        start = oct_h_point(problem, program, now.tree)
     effort = Effort(
         seconds=now.left, target=now.bound + 0.1 * TOLERANCE, seed=seed, threads=threads,
         verbose=log, stop=lambda: now.interrupted,
     )  # fmt: skip
-    solution = solver(program, effort, oct_h_point(problem, program, now.tree))
+    solution = solver(program, effort, start)
     if solution.x is not None:
-        tree = read_oct_h(program, solution.x)
+        tree = (read_compact if compact else read_oct_h)(program, solution.x)
         settled = settle(problem, tree)  # farther from the rows, where that costs nothing
         now.offer(settled)
         now.offer(tree)
-    bound = now.objective if solution.status == "optimal" else solution.bound
+    bound = solution.objective if solution.status == "optimal" else solution.bound
     now.bound = max(now.bound, min(_rounded(problem, bound), now.objective))
     now.report("program")
     return {"failed": "solver failed", "infeasible": "solver failed"}.get(

@@ -32,14 +32,20 @@ from silva.totals_planes import (
     nearest_plane,
     pulled_plane,
 )
-from silva.totals_starts import Opinion, alternated, guiding_tree, proposed_direction, separated
+from silva.totals_starts import (
+    PULLED,
+    Opinion,
+    alternated,
+    guiding_tree,
+    proposed_direction,
+    separated,
+)
 from silva.tree import Array
 
 DIRECTIONS = 64  # random ones at a time
 GUIDED = 10  # attempts with the same TAO tree
 ROUNDS = 8  # of asking for the numbers that are missing
 KEPT = 600  # partial choices of planes
-PULLED = 120  # unlabelled rows in a linear program
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +178,9 @@ def _clear_options(
     if unused or mask.sum() < 3 or (not follow and rng.random() < 0.12):
         side = 1.0 if rng.random() < 0.5 else -1.0
         return [Option(0.0, np.zeros(problem.n_features), side)]
-    w, share = proposed_direction(problem, setting.opinion, space, guide, b, mask, rng, follow)
+    w, share = proposed_direction(
+        problem, setting.opinion, space, guide, b, rows, mask, rng, follow
+    )
     w = space.filled(w)
     now = problem.unlabelled @ w > np.quantile(problem.unlabelled[mask] @ w, share)
     weight = setting.opinion.confidence
@@ -299,7 +307,7 @@ def _complete(
         nearest = _missed(key, problem.totals, base)
         if number == 0:
             before = nearest
-        if number >= 4 and nearest > 0.7 * before:
+        if number >= 2 and nearest > 0.8**number * before:
             break
         lacking = problem.totals - _digits(key, base, problem.n_classes)
         for node, left in zip(nodes, table[key][1], strict=True):

@@ -29,12 +29,19 @@ from silva.oct_models import alternating
 from silva.oct_search import complete, search
 from silva.splits import Oblique
 from silva.tao import optimise
-from silva.totals_planes import SATURATION, Space, fitted_plane, nearest_plane
+from silva.totals_planes import (
+    SATURATION,
+    Space,
+    fitted_plane,
+    nearest_plane,
+    pulled_plane,
+)
 from silva.tree import Array, Tree
 
-SOURCES = ("guide", "pair", "column", "random", "opinion", "labels")
-SOURCE_SHARES = (0.25, 0.15, 0.15, 0.1, 0.15, 0.2)
+SOURCES = ("guide", "pair", "column", "random", "opinion", "labels", "around")
+SOURCE_SHARES = (0.2, 0.1, 0.1, 0.1, 0.15, 0.15, 0.2)
 LABEL_COPIES = 5  # of a labelled row, beside one of a row that is only thought to have its class
+PULLED = 120  # unlabelled rows in a linear program
 HARDENING = 4  # rounds of moving planes until the labels are right
 
 
@@ -135,6 +142,7 @@ def proposed_direction(
     space: Space,
     guide: Hyperplanes,
     b: int,
+    labelled: Array,
     mask: Array,
     rng: np.random.Generator,
     follow: bool = False,
@@ -145,8 +153,10 @@ def proposed_direction(
     ----------
     guide : Hyperplanes
         Its plane is one of the sources, the only one if it is to be followed.
+    labelled : int array
+        Labelled rows that reach the node.
     mask : bool array
-        Unlabelled rows that reach the node.
+        Unlabelled rows that reach it.
     """
     U, rows, p = problem.unlabelled, np.flatnonzero(mask), problem.n_features
     share = float(rng.uniform(0.1, 0.9))
@@ -166,14 +176,26 @@ def proposed_direction(
         fitted = fitted_plane(space, U[rows], labels != rng.choice(labels), weight)
     elif source == "labels":
         # labels crowd where they were easy to get: the other side leaves room for the totals
-        label = rng.choice(problem.classes)
-        known = problem.labelled[problem.classes == label]
+        label = rng.choice(problem.classes[labelled]) if len(labelled) else 0
+        known = problem.labelled[labelled[problem.classes[labelled] == label]]
         rest = U[rows[opinion.wanted[rows] != label]]
         right = np.arange(len(known) + len(rest)) >= len(known)
         weight = rng.exponential(size=len(right)) * np.where(right, 1.0 / max(1, len(rest)), 1.0)
-        weight[~right] /= len(known)
+        weight[~right] /= max(1, len(known))
         fitted = fitted_plane(space, np.concatenate([known, rest]), right, weight)
         share = float(np.clip(problem.totals[label] / len(U) * rng.uniform(0.5, 1.2), 0.02, 0.98))
+    elif source == "around" and len(labelled):
+        # a plane with all labels of a class on one side, and as few other rows as can be
+        label = rng.choice(np.unique(problem.classes[labelled]))
+        known = problem.labelled[labelled[problem.classes[labelled] == label]]
+        some = rng.choice(rows, min(len(rows), PULLED), replace=False)
+        weight = np.where(opinion.wanted[some] == label, rng.uniform(0.0, 0.5), 1.0)
+        tight = pulled_plane(
+            space, known, -np.ones(len(known)), U[some], np.ones(len(some)), weight
+        )
+        if tight is not None and tight.fits:
+            left = (U[rows] @ tight.weights <= tight.threshold).mean()
+            return tight.weights, float(np.clip(left, 0.02, 0.98))
     elif source == "pair":
         one, other = rng.choice(rows, 2, replace=False)
         w = (U[one] - U[other]) / space.spread**2
@@ -275,12 +297,12 @@ def _first_tree(
     """Draw the branches, and fit the nodes below them to the opinion."""
     U, nodes = problem.unlabelled, 2**problem.depth - 1
     weights, thresholds = np.zeros((nodes, problem.n_features)), np.ones(nodes)
-    masks = [np.ones(len(U), bool)]
+    masks, known = [np.ones(len(U), bool)], np.arange(len(problem.labelled))
     for b in range(nodes):
         mask = masks[b]
         if b < nodes // 2:
             if mask.sum() > 3:
-                w, share = proposed_direction(problem, opinion, space, guide, b, mask, rng)
+                w, share = proposed_direction(problem, opinion, space, guide, b, known, mask, rng)
                 weights[b] = 0.9 * space.filled(w)
                 thresholds[b] = np.quantile(U[mask] @ weights[b], share)
             beyond = U @ weights[b] > thresholds[b]

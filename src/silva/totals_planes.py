@@ -279,42 +279,50 @@ class Clearings:
     def widen(self, w: Array, tries: int, target: int | None = None) -> None:
         """Widen gaps, one after the other, until one is wide enough.
 
-        With a target, gaps near that number of rows on the left are tried, else those that are
-        wide and cost little.
+        With a target, gaps are tried that are nearer to that number of rows on the left than any
+        option so far, else those that are wide and cost little.
         """
-        total = self.left_cost.sum() + self.right_cost.sum() + 1e-9
         for attempt in range(tries):
-            projected = self.U @ w
-            order = np.argsort(projected, kind="stable")
-            value = projected[order]
-            below, above = value[:-1], value[1:]
-            middle = 0.5 * (below + above)
+            middle, promise = self._gaps(w, target)
+            likely = np.argsort(-promise)[:4]
+            likely = likely[np.isfinite(promise[likely])]
+            if not len(likely):
+                return
+            threshold = float(middle[likely[attempt % len(likely)] if attempt < 4 else likely[0]])
             side = self.side
             if side is None:
-                known, low, high = self.X @ w, -np.inf, np.inf
-            else:
-                known = self.X @ w
-                low = (known[side < 0] + REACH).max(initial=-np.inf)
-                high = (known[side > 0] - REACH).min(initial=np.inf)
-            if low <= high:
-                middle = np.clip(middle, low, high)
-            possible = (middle > below) & (middle < above)
-            if not possible.any():
-                return
-            width = np.minimum(above - below, 2 * REACH)
-            left = np.cumsum(self.counted[order])[:-1]
-            cost = (np.cumsum(self.left_cost[order]) - np.cumsum(self.right_cost[order]))[:-1]
-            cost = cost + self.right_cost.sum()
-            away = 8.0 * cost / total if target is None else np.abs(left - target)
-            promise = np.where(possible, width - away - (width >= 2 * REACH), -np.inf)
-            likely = np.argsort(-promise)[: min(4, int(possible.sum()))]
-            k = likely[attempt % len(likely)] if attempt < 4 else likely[0]
-            if side is None:
-                side = np.where(known > middle[k], 1.0, -1.0)
-            found = widest_plane(self.space, w, float(middle[k]), self.X, side, self.U)
+                side = np.where(self.X @ w > threshold, 1.0, -1.0)
+            found = widest_plane(self.space, w, threshold, self.X, side, self.U)
             if found is None:
                 continue
             w = found
             self.add(w[None])
             if self.options and (target is None or target in self.options):
                 return
+
+    def _gaps(self, w: Array, target: int | None) -> tuple[Array, Array]:
+        """Return the middle of each gap of a direction and how promising it is to widen it.
+
+        Gaps that are out of the question promise minus infinity.
+        """
+        projected = self.U @ w
+        order = np.argsort(projected, kind="stable")
+        below, above = projected[order[:-1]], projected[order[1:]]
+        middle = 0.5 * (below + above)
+        if self.side is not None:
+            known = self.X @ w
+            low = (known[self.side < 0] + REACH).max(initial=-np.inf)
+            high = (known[self.side > 0] - REACH).min(initial=np.inf)
+            if low <= high:
+                middle = np.clip(middle, low, high)
+        possible = (middle > below) & (middle < above)
+        if target is None:
+            cost = np.cumsum(self.left_cost[order]) - np.cumsum(self.right_cost[order])
+            away = cost[:-1] + self.right_cost.sum()
+            away = 8.0 * away / (self.left_cost.sum() + self.right_cost.sum() + 1e-9)
+        else:
+            away = np.abs(np.cumsum(self.counted[order])[:-1] - target)
+            possible &= away < min(abs(left - target) for left in self.options)
+        width = np.minimum(above - below, 2 * REACH)
+        wide_already = width >= 2 * REACH
+        return middle, np.where(possible, width - away - wide_already, -np.inf)

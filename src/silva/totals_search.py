@@ -138,20 +138,45 @@ def search(
 # ---- branches -----------------------------------------------------------------------------------
 
 
+class _Growing:
+    """Planes from the root down, and the rows that reach each node."""
+
+    def __init__(self, problem: TotalsProblem) -> None:
+        inner = 2 ** (problem.depth - 1) - 1
+        self.problem = problem
+        self.weights, self.thresholds = np.zeros((inner, problem.n_features)), np.ones(inner)
+        self.labelled = [np.arange(len(problem.labelled))]
+        self.counted = [np.ones(len(problem.unlabelled), bool)]
+
+    def set_plane(self, b: int, weights: Array, threshold: float) -> None:
+        """Set the plane of node b, the nodes before it being set."""
+        self.weights[b], self.thresholds[b] = weights, threshold
+        rows, mask = self.labelled[b], self.counted[b]
+        right = self.problem.labelled[rows] @ weights > threshold
+        beyond = self.problem.unlabelled @ weights > threshold
+        self.labelled += [rows[~right], rows[right]]
+        self.counted += [mask & ~beyond, mask & beyond]
+
+    def branches(self, source: str) -> Branches:
+        """Return what has grown, all planes being set."""
+        inner = len(self.thresholds)
+        return Branches(
+            self.weights, self.thresholds, self.labelled[inner:], self.counted[inner:], source
+        )
+
+
 def _proposed_branches(
     setting: Setting, guide: Hyperplanes, follow: bool = False
 ) -> Branches | None:
     """Draw the planes above the last level; labelled rows go where they fall."""
-    problem = setting.problem
-    inner = 2 ** (problem.depth - 1) - 1
-    weights, thresholds = np.zeros((inner, problem.n_features)), np.ones(inner)
-    labelled, counted = [np.arange(len(problem.labelled))], [np.ones(len(problem.unlabelled), bool)]
+    growing = _Growing(setting.problem)
+    inner = len(growing.thresholds)
     for b in range(inner):
-        rows, mask, last = labelled[b], counted[b], 2 * b + 1 >= inner
+        rows, mask, last = growing.labelled[b], growing.counted[b], 2 * b + 1 >= inner
         best, least = None, np.inf
         for _ in range(6):
             for option in _clear_options(setting, guide, follow, b, rows, mask):
-                right = problem.labelled[rows] @ option.weights > option.threshold
+                right = setting.problem.labelled[rows] @ option.weights > option.threshold
                 lack = 0.0 if not last else _separation(setting, rows, right, least)
                 if lack < least:
                     best, least = option, lack
@@ -161,12 +186,8 @@ def _proposed_branches(
                 break
         if best is None or (setting.strict and least > 1e-6):
             return None
-        weights[b], thresholds[b] = best.weights, best.threshold
-        right = problem.labelled[rows] @ best.weights > best.threshold
-        beyond = problem.unlabelled @ best.weights > best.threshold
-        labelled += [rows[~right], rows[right]]
-        counted += [mask & ~beyond, mask & beyond]
-    return Branches(weights, thresholds, labelled[inner:], counted[inner:], "random branches")
+        growing.set_plane(b, best.weights, best.threshold)
+    return growing.branches("random branches")
 
 
 def _clear_options(
@@ -241,30 +262,25 @@ def _fitted_branches(setting: Setting, guide: Hyperplanes) -> Branches | None:
     if start is None:
         return None
     tree, wanted = start
-    inner = 2 ** (problem.depth - 1) - 1
-    weights, thresholds = tree.weights[:inner].copy(), tree.thresholds[:inner].copy()
-    labelled, counted = [np.arange(len(problem.labelled))], [np.ones(len(problem.unlabelled), bool)]
-    weight = setting.opinion.confidence
-    for b in range(inner):
-        rows, mask = labelled[b], counted[b]
+    growing, weight = _Growing(problem), setting.opinion.confidence
+    for b in range(len(growing.thresholds)):
+        rows, mask = growing.labelled[b], growing.counted[b]
+        plane, threshold = tree.weights[b], float(tree.thresholds[b])
         if tree.used[b]:
-            now = problem.unlabelled @ weights[b] > thresholds[b]
+            now = problem.unlabelled @ plane > threshold
             clear = Clearings(
                 space, problem.labelled[rows], wanted[rows, b].astype(float), problem.unlabelled,
                 mask, weight * now, weight * ~now, rng,
             )  # fmt: skip
-            clear.add_around(space.filled(weights[b]), 4 * DIRECTIONS)
+            clear.add_around(space.filled(plane), 4 * DIRECTIONS)
             if not clear.options:
-                clear.widen(space.filled(weights[b]), 8)
+                clear.widen(space.filled(plane), 8)
             if not clear.options:
                 return None
             best = min(clear.options.values(), key=lambda option: option.cost)
-            weights[b], thresholds[b] = best.weights, best.threshold
-        right = problem.labelled[rows] @ weights[b] > thresholds[b]
-        beyond = problem.unlabelled @ weights[b] > thresholds[b]
-        labelled += [rows[~right], rows[right]]
-        counted += [mask & ~beyond, mask & beyond]
-    return Branches(weights, thresholds, labelled[inner:], counted[inner:], source)
+            plane, threshold = best.weights, best.threshold
+        growing.set_plane(b, plane, threshold)
+    return growing.branches(source)
 
 
 # ---- the last level -----------------------------------------------------------------------------
@@ -313,7 +329,7 @@ def _complete(
         for node, left in zip(nodes, table[key][1], strict=True):
             if node.clear.n_counted > 1:
                 change = (lacking[node.left] - lacking[node.right]) / 2
-                _aim(setting, node, left + int(np.trunc(change)) if change else left)
+                _aim(setting, node, left + int(np.sign(change) * np.ceil(abs(change))))
         table = _choices(nodes, base)
     if goal not in table:
         return None, nearest

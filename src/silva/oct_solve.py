@@ -8,111 +8,20 @@ program of `silva.oct_h` takes over from the best tree, with the time that is le
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from silva.hyperplanes import Hyperplanes
 from silva.milp import Program
 from silva.mip_solvers import Effort, Solver
 from silva.oct_h import ErrorProblem, oct_h_point, oct_h_program, read_oct_h
 from silva.oct_search import leaf_tree, lower_bound, search, settle
+from silva.progress import TOLERANCE, Callback, Progress, Proven
 from silva.tree import Array
 
 STARTS, STARTS_A_ROW = 200, 5  # of the search, before the program
 SEARCH_SHARE = 0.4  # of the time, at most
 MOST_ENTRIES = 50_000_000  # of a program; beyond, the search has all the time
-TOLERANCE = 1e-6
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Where things stood at some moment.
-
-    Attributes
-    ----------
-    name : {"bound", "search", "program"}
-        What had just brought something.
-    objective : float
-        Of the best tree so far.
-    bound : float
-        No tree has a smaller objective.
-    seconds : float
-        Since the beginning.
-    """
-
-    name: str
-    objective: float
-    bound: float
-    seconds: float
-
-
-@dataclass(frozen=True, eq=False)
-class Proven:
-    """A tree and what is known about it.
-
-    Attributes
-    ----------
-    tree : Hyperplanes
-        In the units of the problem.
-    objective, bound : float
-    status : {"optimal", "time limit", "interrupted", "solver failed"}
-    history : list of Stage
-    """
-
-    tree: Hyperplanes
-    objective: float
-    bound: float
-    status: str
-    history: list[Stage]
-
-
-Callback = Callable[[Stage], bool | None]
-
-
-class _Progress:
-    """The best tree so far, the clock and the wish to stop."""
-
-    def __init__(
-        self, problem: ErrorProblem, seconds: float, callback: Callback | None, verbose: bool
-    ) -> None:
-        self.problem, self.callback, self.verbose = problem, callback, verbose
-        self.began, self.seconds = time.perf_counter(), seconds
-        self.bound = 0.0
-        self.tree = leaf_tree(problem)
-        self.objective = problem.objective(self.tree)
-        self.history: list[Stage] = []
-        self.interrupted = False
-
-    @property
-    def elapsed(self) -> float:
-        return time.perf_counter() - self.began
-
-    @property
-    def left(self) -> float:
-        return self.seconds - self.elapsed
-
-    @property
-    def closed(self) -> bool:
-        return self.objective <= self.bound + TOLERANCE
-
-    def report(self, name: str) -> None:
-        stage = Stage(name, self.objective, min(self.bound, self.objective), self.elapsed)
-        self.history.append(stage)
-        if self.verbose:
-            print(
-                f"{stage.seconds:8.2f} s  {name:8s} objective {stage.objective:.6g}  "
-                f"bound {stage.bound:.6g}"
-            )
-        if self.callback is not None and self.callback(stage):
-            self.interrupted = True
-
-    def offer(self, tree: Hyperplanes) -> None:
-        value = self.problem.objective(tree)
-        if value < self.objective - TOLERANCE:
-            self.tree, self.objective = tree, value
 
 
 def solve(
@@ -140,48 +49,46 @@ def solve(
     callback : function, optional
         Called with each `Stage`; a true answer stops, as a keyboard interrupt does.
     """
-    now = _Progress(problem, seconds, callback, verbose > 0)
+    now = Progress(problem.objective, seconds, callback, verbose > 0)
+    now.offer(leaf_tree(problem))
     status = "time limit"
     try:
         now.bound = lower_bound(problem)
         now.report("bound")
         whole = len(problem.X) * 2**problem.depth * problem.depth * problem.X.shape[1]
         small = whole <= MOST_ENTRIES
-        _search(now, seed, small)
+        _search(now, problem, seed, small)
         if small and not (now.closed or now.interrupted) and now.left > 0:
-            status = _prove(now, solver, seed, threads, verbose > 1)
+            status = _prove(now, problem, solver, seed, threads, verbose > 1)
     except KeyboardInterrupt:
         now.interrupted = True
-    if now.closed:
-        status = "optimal"
-    elif now.interrupted:
-        status = "interrupted"
-    return Proven(now.tree, now.objective, min(now.bound, now.objective), status, now.history)
+    return now.proven(status)
 
 
-def _search(now: _Progress, seed: int, then_prove: bool) -> None:
+def _search(now: Progress, problem: ErrorProblem, seed: int, then_prove: bool) -> None:
     """Look for better trees, as long as they are likely and the proof has time left."""
     share, starts = 1.0, 2**31
     if then_prove:
-        share, starts = SEARCH_SHARE, min(STARTS, STARTS_A_ROW * len(now.problem.X))
+        share, starts = SEARCH_SHARE, min(STARTS, STARTS_A_ROW * len(problem.X))
 
     def stop() -> bool:
         return now.interrupted or now.elapsed > share * now.seconds
 
-    for tree in search(now.problem, seed, starts, now.bound, stop):
+    for tree in search(problem, seed, starts, now.bound, stop):
         now.offer(tree)
         now.report("search")
 
 
-def _prove(now: _Progress, solver: Solver, seed: int, threads: int, log: bool) -> str:
+def _prove(
+    now: Progress, problem: ErrorProblem, solver: Solver, seed: int, threads: int, log: bool
+) -> str:
     """Hand the best tree to the solver; return how it ended."""
-    problem = now.problem
     program = _whole_losses(oct_h_program(problem))
     effort = Effort(
         seconds=now.left, target=now.bound + 0.1 * TOLERANCE, seed=seed, threads=threads,
         verbose=log, stop=lambda: now.interrupted,
     )  # fmt: skip
-    solution = solver(program, effort, oct_h_point(problem, program, now.tree))
+    solution = solver(program, effort, oct_h_point(problem, program, now.best))
     if solution.x is not None:
         tree = read_oct_h(program, solution.x)
         settled = settle(problem, tree)  # farther from the rows, where that costs nothing

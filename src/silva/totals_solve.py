@@ -13,7 +13,8 @@ proven optimal the moment it is found: nearly all the time goes into looking for
    on a graph of neighbours, .880 / .731 with the widest margin, .888 / .750 with opinion and energy
    together, .871 / .704 with the first tree; the best of the trees had .896 / .766.
 4. "program": without an optimal tree, and if the program is small, the mixed-integer program takes
-   over from the best one. It may prove a bound above 0; on real data it rarely does.
+   over from the best one. It may prove a bound above 0; on real data it rarely does. If it is tiny
+   it has its turn early, too.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from silva.totals_starts import Opinion
 
 FIRST_SHARE, FEASIBLE_SHARE, SEARCH_SHARE = 0.2, 0.35, 0.7  # of the time, when each stage ends
 COLLECTED = 12  # optimal trees to choose from
-PATIENCE = 20  # attempts, at least, that are spent on finding more of them
+PATIENCE = 15  # attempts, at least, that are spent on finding more of them
+TINY = 150  # pairs of an unlabelled row and a node up to which the program is tried early
 MOST_ENTRIES = 2_000_000  # of a program; beyond, the search has all the time
 
 
@@ -72,13 +74,23 @@ def solve(
     now = Progress(lambda tree: _value(problem, tree), seconds, callback, verbose > 0)
     status = "time limit"
     small = _entries(problem) <= MOST_ENTRIES
+
+    def prove(until: float) -> str:
+        if not small or now.closed or now.interrupted or now.elapsed >= until * seconds:
+            return "time limit"
+        limit = until * seconds - now.elapsed
+        return _prove(now, problem, solver, limit, seed, threads, verbose > 1)
+
     try:
-        _search(now, problem, opinion, seed, FIRST_SHARE)
+        if len(problem.unlabelled) * 2**problem.depth <= TINY:
+            _search(now, problem, opinion, seed, min(FIRST_SHARE, 1.0 / seconds))
+            prove(FEASIBLE_SHARE)
         if not now.closed:
-            _feasible(now, problem, opinion, seed + 1)
-            _search(now, problem, opinion, seed + 2, SEARCH_SHARE if small else 1.0)
-        if small and not (now.closed or now.interrupted) and now.left > 0:
-            status = _prove(now, problem, solver, seed, threads, verbose > 1)
+            _search(now, problem, opinion, seed + 1, FIRST_SHARE)
+        if not now.closed:
+            _feasible(now, problem, opinion, seed + 2)
+            _search(now, problem, opinion, seed + 3, SEARCH_SHARE if small else 1.0)
+        status = prove(1.0)
     except KeyboardInterrupt:
         now.interrupted = True
     return now.proven(status)
@@ -171,13 +183,19 @@ def _feasible(now: Progress, problem: TotalsProblem, opinion: Opinion, seed: int
 
 
 def _prove(
-    now: Progress, problem: TotalsProblem, solver: Solver, seed: int, threads: int, log: bool
+    now: Progress,
+    problem: TotalsProblem,
+    solver: Solver,
+    seconds: float,
+    seed: int,
+    threads: int,
+    log: bool,
 ) -> str:
     """Hand the best tree to the solver; return how it ended."""
     program = s2oct_tight(problem)
     start = None if now.tree is None else point(problem, program, now.tree)
     effort = Effort(
-        seconds=now.left, target=0.1 * TOLERANCE, seed=seed, threads=threads, verbose=log,
+        seconds=seconds, target=0.1 * TOLERANCE, seed=seed, threads=threads, verbose=log,
         stop=lambda: now.interrupted,
     )  # fmt: skip
     solution = solver(program, effort, start)

@@ -61,7 +61,9 @@ class Proven:
 
     @property
     def gap(self) -> float:
-        """What of the objective is not proven, 0 if nothing is."""
+        """Part of the objective that is not proven; 1 for a heuristic tree."""
+        if self.status == "heuristic":  # its objective may be 0, and rows in slabs all the same
+            return 1.0
         return (self.objective - self.bound) / max(self.objective, 1e-300)
 
 

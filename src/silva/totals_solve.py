@@ -28,10 +28,12 @@ from silva.progress import TOLERANCE, Callback, Progress, Proven
 from silva.totals_heuristic import alternate
 from silva.totals_search import Found, search
 from silva.totals_starts import Opinion
+from silva.tree import Array
 
 FIRST_SHARE, FEASIBLE_SHARE, SEARCH_SHARE = 0.2, 0.35, 0.7  # of the time, when each stage ends
 COLLECTED = 12  # optimal trees to choose from
-PATIENCE = 15  # attempts, at least, that are spent on finding more of them
+PATIENCE, ATTEMPTS = 100_000, (15, 100)  # entries to look at, and attempts, for more of them
+ROUGH_TREES = 4  # heuristic ones: how well a tree with these totals can agree with the opinion
 TINY = 150  # pairs of an unlabelled row and a node up to which the program is tried early
 MOST_ENTRIES = 2_000_000  # of a program; beyond, the search has all the time
 
@@ -133,36 +135,50 @@ def _entries(problem: TotalsProblem) -> int:
 def _search(
     now: Progress, problem: TotalsProblem, opinion: Opinion, seed: int, share: float
 ) -> None:
-    """Look for an optimal tree until a share of the time is over, then for a better one."""
-    found: list[Found] = []
-    asked, enough = 0, 0
+    """Look for an optimal tree until a share of the time is over, then for a better one.
+
+    Better ones are looked for until one contradicts the opinion no more than a tree without slabs
+    does; how long is counted in attempts, not in seconds: the same seed, the same trees.
+    """
+    best: Found | None = None
+    first: Found | None = None
+    asked, most, number = 0, 0, 0
 
     def stop() -> bool:
         nonlocal asked
         asked += 1
         if now.interrupted or now.left <= 0:
             return True
-        return asked > enough if found else now.elapsed > share * now.seconds
+        return now.elapsed > share * now.seconds if best is None else asked > most
 
     try:
-        for tree in search(problem, opinion, seed, stop):
-            found.append(tree)
-            if len(found) == 1:
-                # counted in attempts, not in seconds: the same seed, the same trees
-                enough = 2 * asked + PATIENCE
-                now.offer(tree.tree)
+        for found in search(problem, opinion, seed, stop):
+            number += 1
+            if best is None or first is None:
+                best = first = found
+                most = 2 * asked + _patience(problem)
+                now.offer(found.tree)
                 now.report("search")
-            if len(found) == COLLECTED:
+                rough = alternate(problem, opinion, seed, stop, trees=ROUGH_TREES).tree
+                enough = contradiction(opinion, rough.predict(problem.unlabelled))
+            elif found.cost < best.cost:
+                best = found
+            if number == COLLECTED or best.cost <= enough:
                 break
     finally:
-        if len(found) > 1:
-            now.tree = choose(found).tree
+        if best is not None and best is not first:
+            now.tree = best.tree
             now.report("choice")
 
 
-def choose(found: list[Found]) -> Found:
-    """Return the tree that contradicts the opinion least."""
-    return min(found, key=lambda one: one.cost)
+def contradiction(opinion: Opinion, classes: Array) -> float:
+    """Return the confidence of the rows for which the opinion wants another class."""
+    return float(opinion.confidence[classes != opinion.wanted].sum())
+
+
+def _patience(problem: TotalsProblem) -> int:
+    """Return how many attempts to find more optimal trees are worth their time."""
+    return int(np.clip(PATIENCE // max(1, problem.unlabelled.size), *ATTEMPTS))
 
 
 def _feasible(now: Progress, problem: TotalsProblem, opinion: Opinion, seed: int) -> None:
@@ -177,7 +193,7 @@ def _feasible(now: Progress, problem: TotalsProblem, opinion: Opinion, seed: int
 
     for tree in search(problem, opinion, seed, stop, strict=False):
         if now.tree is None:
-            enough = 2 * asked + PATIENCE
+            enough = 2 * asked + _patience(problem)
         if now.offer(tree.tree):
             now.report("feasible")
 

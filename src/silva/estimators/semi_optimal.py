@@ -54,7 +54,8 @@ class SemiOptimalTreeClassifier(TreeReading, ClassifierMixin, BaseEstimator):
         Decisions on the longest way down. None is the paper's: 2 below 1000 rows, else 3; more
         where the classes are more than the leaves.
     C : float, default=1.0
-        Price of a row by which the totals are missed.
+        Price of a row by which the totals are missed. It matters where labels contradict each
+        other: a large C keeps the totals then.
     time_limit : float, default=60.0
         Seconds, of wall time.
     method : {"auto", "exact", "heuristic"}, default="auto"
@@ -90,7 +91,7 @@ class SemiOptimalTreeClassifier(TreeReading, ClassifierMixin, BaseEstimator):
     bound_ : float
         No tree has a smaller objective.
     gap_ : float
-        (objective_ - bound_) / objective_, 0 if proven.
+        (objective_ - bound_) / objective_, 0 if proven, 1 for a heuristic tree.
     totals_ : dict
         Class to the number of unlabelled rows that the tree gives it.
     transduction_ : array of shape (rows,)

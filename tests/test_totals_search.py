@@ -11,7 +11,14 @@ from silva import p2_check
 from silva.hyperplanes import TotalsProblem, counts, diameter, paper_box, score
 from silva.mip_solvers import Effort, highs
 from silva.oct_models import s2oct_tight
-from silva.totals_heuristic import alternate, choose_cuts, cuts_along, with_totals
+from silva.totals_heuristic import (
+    alternate,
+    alternations,
+    choose_cuts,
+    cleared,
+    cuts_along,
+    with_totals,
+)
 from silva.totals_planes import Clearings, Space
 from silva.totals_search import search
 from silva.totals_solve import solve
@@ -190,6 +197,42 @@ def test_the_chosen_cuts_are_the_cheapest_that_meet_the_total():
             if i + j == total
         )
         assert value <= best + 1
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer])
+def test_emptied_slabs_leave_every_answer_as_it_was(load):
+    problem, y = sampled(load)
+    rows, solved = np.concatenate([problem.labelled, problem.unlabelled]), 0
+    for one in alternations(problem, noisy_opinion(problem, y), 0, 12, (1.0, 100.0)):
+        tree = cleared(problem, one.tree)
+        if tree is None:
+            continue
+        worth = score(problem, tree)
+        assert worth.feasible
+        assert_array_equal(tree.predict(problem.unlabelled), one.tree.predict(problem.unlabelled))
+        if one.score.wrong == 0:
+            assert worth.solved
+            assert_array_equal(tree.predict(rows), one.tree.predict(rows))
+            assert max(p2_check.check(problem, tree).values()) < 1e-6
+            solved += 1
+    assert solved > 0
+
+
+def test_the_choice_contradicts_the_opinion_no_more_than_the_first_tree():
+    problem, y = sampled(load_breast_cancer)
+    opinion = noisy_opinion(problem, y)
+    first = []
+
+    def stop_at_once(stage):
+        first.append(stage)
+        return stage.objective == 0
+
+    trees = [solve(problem, opinion, seconds=60.0, callback=c).tree for c in (stop_at_once, None)]
+    one, best = (
+        opinion.confidence[tree.predict(problem.unlabelled) != opinion.wanted].sum()
+        for tree in trees
+    )
+    assert best < one
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -14,14 +14,14 @@ one constraint), and by exchange of a few rows for what the price leaves over.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from silva.hyperplanes import Hyperplanes, Score, TotalsProblem, score
+from silva.hyperplanes import Hyperplanes, Score, TotalsProblem, path_sides, score
 from silva.oct_models import alternating
-from silva.totals_planes import Space, fitted_plane
+from silva.totals_planes import REACH, Space, fitted_plane, widest_plane
 from silva.totals_starts import Opinion, guiding_tree
 from silva.tree import Array
 
@@ -81,17 +81,66 @@ def alternate(
         Asked before every tree but the first.
     trees : int
     """
-    rng = np.random.default_rng(seed)
-    best: Exact | None = None
-    for number in range(trees):
-        if best is not None and stop():
+    found: list[Exact] = []
+    for one in alternations(problem, opinion, seed, trees):
+        found.append(one)
+        if stop():
             break
+    return min(found, key=_rank)
+
+
+def alternations(
+    problem: TotalsProblem,
+    opinion: Opinion,
+    seed: int,
+    trees: int,
+    trust: tuple[float, ...] = (1.0,),
+) -> Iterator[Exact]:
+    """Yield trees that meet the totals; `trust` is that in labels against the opinion, in turn."""
+    rng = np.random.default_rng(seed)
+    for number in range(trees):
         guide = guiding_tree(problem, opinion, rng, disturbed=number > 0)
-        found = with_totals(problem, opinion, guide, rng)
-        if best is None or _rank(found) < _rank(best):
-            best = found
-    assert best is not None
-    return best
+        yield with_totals(problem, opinion, guide, rng, trust[number % len(trust)])
+
+
+def cleared(problem: TotalsProblem, tree: Hyperplanes) -> Hyperplanes | None:
+    """Return a tree that answers as the given one, with every slab empty.
+
+    A plane and the sides of its rows being given, a linear program widens the gap between them; it
+    is wide enough, or there is no such tree with these sides: None. Labelled rows with a wrong
+    answer do not count.
+    """
+    leaf = tree.leaves(tree.margins(problem.labelled))
+    fits = tree.leaf_class[leaf] == problem.classes
+    space = Space.of(problem.unlabelled, problem.box)
+    sides, beyond = path_sides(tree.depth)[leaf], tree.margins(problem.unlabelled) > 0
+    weights, thresholds = tree.weights.copy(), tree.thresholds.copy()
+    for b in range(len(thresholds)):
+        passes = fits & (sides[:, b] != 0)
+        X, side = problem.labelled[passes], sides[passes, b].astype(float)
+        right = np.concatenate([beyond[:, b], side > 0])
+        if right.all() or not right.any():
+            weights[b], thresholds[b] = 0.0, -1.0 if right.all() else 1.0
+            continue
+        place = _widest_gap(problem, weights[b], X, side, beyond[:, b])
+        if place is None:
+            w = widest_plane(space, weights[b], thresholds[b], X, side, problem.unlabelled)
+            place = None if w is None else _widest_gap(problem, w, X, side, beyond[:, b])
+            if w is None or place is None:
+                return None
+            weights[b] = w
+        thresholds[b] = place
+    return Hyperplanes(weights, thresholds, tree.leaf_class)
+
+
+def _widest_gap(
+    problem: TotalsProblem, w: Array, X: Array, side: Array, beyond: Array
+) -> float | None:
+    """Return the threshold in the middle of a gap between two sides, if it is wide enough."""
+    value, known = problem.unlabelled @ w, X @ w
+    low = max(value[~beyond].max(initial=-np.inf), known[side < 0].max(initial=-np.inf))
+    high = min(value[beyond].min(initial=np.inf), known[side > 0].min(initial=np.inf))
+    return 0.5 * (low + high) if high - low >= 2.0 * REACH else None
 
 
 def _rank(found: Exact) -> tuple[float, float]:
@@ -99,10 +148,14 @@ def _rank(found: Exact) -> tuple[float, float]:
 
 
 def with_totals(
-    problem: TotalsProblem, opinion: Opinion, tree: Hyperplanes, rng: np.random.Generator
+    problem: TotalsProblem,
+    opinion: Opinion,
+    tree: Hyperplanes,
+    rng: np.random.Generator,
+    trust: float = 1.0,
 ) -> Exact:
     """Return the tree with a last level whose class counts are as near to the totals as can be."""
-    last = _Last.below(problem, opinion, tree)
+    last = _Last.below(problem, opinion, tree, trust)
     found = last.tree(last.directions())
     if found.score.total_error > 0:  # rows in the same place cannot be told apart
         directions = [
@@ -132,9 +185,9 @@ class _Last:
     weight: Array
 
     @staticmethod
-    def below(problem: TotalsProblem, opinion: Opinion, tree: Hyperplanes) -> _Last:
+    def below(problem: TotalsProblem, opinion: Opinion, tree: Hyperplanes, trust: float) -> _Last:
         n, m = len(problem.labelled), len(problem.unlabelled)
-        known = max(1.0, 0.3 * m / n)
+        known = trust * max(1.0, 0.3 * m / n)
         return _Last(
             problem, tree, Space.of(problem.unlabelled, problem.box),
             tree.leaves(tree.margins(problem.labelled)) // 2,

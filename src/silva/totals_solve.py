@@ -3,15 +3,17 @@
 Minimises a `TotalsProblem`. Its objective is never negative, so that a tree with objective 0 is
 proven optimal the moment it is found: nearly all the time goes into looking for one.
 
-1. "search": trees with objective 0 (`silva.totals_search`).
-2. "feasible": if none came within a fifth of the time, a tree with exact totals and empty slabs
-   whose labels may err, so that there is something to return; then the search goes on.
-3. "choice": optimal trees abound, and are not equally good. The search collects some more, and the
-   one that contradicts the opinion least is taken. Over 25 biased samples of small sets, with 2 to
-   12 optimal trees each, accuracy / MCC on the unlabelled rows were .891 / .754 with this choice,
-   .884 / .738 with the tree nearest to the vote of all, .882 / .736 with the least Laplacian energy
-   on a graph of neighbours, .880 / .731 with the widest margin, .888 / .750 with opinion and energy
-   together, .871 / .704 with the first tree; the best of the trees had .896 / .766.
+1. "starts": trees of the heuristic (`silva.totals_heuristic`), which meet the totals. Where they
+   have all labels right, linear programs nearly always empty their slabs, without a change of an
+   answer; where not, the tree is feasible all the same.
+2. "search": trees with objective 0, plane by plane (`silva.totals_search`), and after a fifth of
+   the time, if there is none yet, "feasible" ones, whose labels may err.
+3. "choice": optimal trees abound, and are not equally good. Some more are collected, and the one
+   that contradicts the opinion least is taken. Over 25 biased samples of small sets, with 2 to 12
+   optimal trees each, accuracy / MCC on the unlabelled rows were .891 / .754 with this choice,
+   .888 / .750 with opinion and energy together, .884 / .738 with the tree nearest to the vote of
+   all, .882 / .736 with the least Laplacian energy on a graph of neighbours, .880 / .731 with the
+   widest margin, .871 / .704 with the first tree; the best of the trees had .896 / .766.
 4. "program": without an optimal tree, and if the program is small, the mixed-integer program takes
    over from the best one. It may prove a bound above 0; on real data it rarely does. If it is tiny
    it has its turn early, too.
@@ -25,15 +27,17 @@ from silva.hyperplanes import Hyperplanes, TotalsProblem, score
 from silva.mip_solvers import Effort, Solver, highs
 from silva.oct_models import point, read, s2oct_tight
 from silva.progress import TOLERANCE, Callback, Progress, Proven
-from silva.totals_heuristic import alternate
-from silva.totals_search import Found, search
+from silva.totals_heuristic import alternate, alternations, cleared
+from silva.totals_search import search
 from silva.totals_starts import Opinion
 from silva.tree import Array
 
 FIRST_SHARE, FEASIBLE_SHARE, SEARCH_SHARE = 0.2, 0.35, 0.7  # of the time, when each stage ends
 COLLECTED = 12  # optimal trees to choose from
 PATIENCE, ATTEMPTS = 100_000, (15, 100)  # entries to look at, and attempts, for more of them
-ROUGH_TREES = 4  # heuristic ones: how well a tree with these totals can agree with the opinion
+STARTS, START_TRUST = 40, (1.0, 10.0, 100.0)  # trees of the heuristic, and its trust in labels
+START_SHARE = 0.1  # of the time
+ENOUGH = 1.05  # times the least contradiction of any tree: better is not looked for
 TINY = 150  # pairs of an unlabelled row and a node up to which the program is tried early
 MOST_ENTRIES = 2_000_000  # of a program; beyond, the search has all the time
 
@@ -84,14 +88,16 @@ def solve(
         return _prove(now, problem, solver, limit, seed, threads, verbose > 1)
 
     try:
+        choice = _Choice(now, opinion, problem.unlabelled)
+        _starts(choice, problem, seed)
         if len(problem.unlabelled) * 2**problem.depth <= TINY:
-            _search(now, problem, opinion, seed, min(FIRST_SHARE, 1.0 / seconds))
+            _search(choice, problem, seed, min(FIRST_SHARE, 1.0 / seconds))
             prove(FEASIBLE_SHARE)
-        if not now.closed:
-            _search(now, problem, opinion, seed + 1, FIRST_SHARE)
+        if not choice.good_enough:
+            _search(choice, problem, seed + 1, FIRST_SHARE)
         if not now.closed:
             _feasible(now, problem, opinion, seed + 2)
-            _search(now, problem, opinion, seed + 3, SEARCH_SHARE if small else 1.0)
+            _search(choice, problem, seed + 3, SEARCH_SHARE if small else 1.0)
         status = prove(1.0)
     except KeyboardInterrupt:
         now.interrupted = True
@@ -132,48 +138,71 @@ def _entries(problem: TotalsProblem) -> int:
     return 2 * rows * (problem.n_features + 4) * nodes
 
 
-def _search(
-    now: Progress, problem: TotalsProblem, opinion: Opinion, seed: int, share: float
-) -> None:
+class _Choice:
+    """The optimal tree, of those found, that contradicts the opinion least."""
+
+    def __init__(self, now: Progress, opinion: Opinion, rows: Array) -> None:
+        self.now, self.opinion, self.rows = now, opinion, rows
+        self.cost = np.inf  # of the best optimal tree
+        self.possible = np.inf  # of any tree with these totals
+
+    @property
+    def good_enough(self) -> bool:
+        """Whether a better choice is unlikely."""
+        return self.cost <= ENOUGH * self.possible or (self.now.closed and np.isinf(self.cost))
+
+    def contradiction(self, tree: Hyperplanes) -> float:
+        """Return the confidence of the rows for which the opinion wants another class."""
+        other = tree.predict(self.rows) != self.opinion.wanted
+        return float(self.opinion.confidence[other].sum())
+
+    def offer(self, tree: Hyperplanes, name: str) -> None:
+        """Take an optimal tree if it is the first or the best."""
+        cost = self.contradiction(tree)
+        if cost < self.cost:
+            known = np.isfinite(self.cost)
+            self.cost = cost
+            self.now.tree, self.now.objective = tree, self.now.value(tree)
+            self.now.report("choice" if known else name)
+
+
+def _starts(choice: _Choice, problem: TotalsProblem, seed: int) -> None:
+    """Try the trees of the heuristic, their slabs emptied."""
+    now = choice.now
+    for one in alternations(problem, choice.opinion, seed, STARTS, START_TRUST):
+        if one.score.total_error == 0:
+            choice.possible = min(choice.possible, choice.contradiction(one.tree))
+            tree = cleared(problem, one.tree)
+            if tree is not None and score(problem, tree).solved:
+                choice.offer(tree, "starts")
+            elif tree is not None and now.offer(tree):
+                now.report("starts")
+        if now.interrupted or now.elapsed > START_SHARE * now.seconds:
+            break
+
+
+def _search(choice: _Choice, problem: TotalsProblem, seed: int, share: float) -> None:
     """Look for an optimal tree until a share of the time is over, then for a better one.
 
-    Better ones are looked for until one contradicts the opinion no more than a tree without slabs
-    does; how long is counted in attempts, not in seconds: the same seed, the same trees.
+    How long for a better one is counted in attempts, not in seconds: the same seed, the same trees.
     """
-    best: Found | None = None
-    first: Found | None = None
-    asked, most, number = 0, 0, 0
+    now, asked = choice.now, 0
+    most = _patience(problem) if now.closed else 0
 
     def stop() -> bool:
         nonlocal asked
         asked += 1
         if now.interrupted or now.left <= 0:
             return True
-        return now.elapsed > share * now.seconds if best is None else asked > most
+        return asked > most if most else now.elapsed > share * now.seconds
 
-    try:
-        for found in search(problem, opinion, seed, stop):
-            number += 1
-            if best is None or first is None:
-                best = first = found
-                most = 2 * asked + _patience(problem)
-                now.offer(found.tree)
-                now.report("search")
-                rough = alternate(problem, opinion, seed, stop, trees=ROUGH_TREES).tree
-                enough = contradiction(opinion, rough.predict(problem.unlabelled))
-            elif found.cost < best.cost:
-                best = found
-            if number == COLLECTED or best.cost <= enough:
-                break
-    finally:
-        if best is not None and best is not first:
-            now.tree = best.tree
-            now.report("choice")
-
-
-def contradiction(opinion: Opinion, classes: Array) -> float:
-    """Return the confidence of the rows for which the opinion wants another class."""
-    return float(opinion.confidence[classes != opinion.wanted].sum())
+    if now.interrupted or (not most and now.elapsed > share * now.seconds):
+        return
+    for number, found in enumerate(search(problem, choice.opinion, seed, stop), start=1):
+        choice.offer(found.tree, "search")
+        most = most or 2 * asked + _patience(problem)
+        if number == COLLECTED or choice.good_enough:
+            break
 
 
 def _patience(problem: TotalsProblem) -> int:

@@ -7,7 +7,7 @@ proven optimal the moment it is found: nearly all the time goes into looking for
    have all labels right, linear programs nearly always empty their slabs, without a change of an
    answer; where not, the tree is feasible all the same.
 2. "search": trees with objective 0, plane by plane (`silva.totals_search`), and after a fifth of
-   the time, if there is none yet, "feasible" ones, whose labels may err.
+   the time, if there is no tree at all yet, "feasible" ones, whose labels may err.
 3. "choice": optimal trees abound, and are not equally good. Some more are collected, and the one
    that contradicts the opinion least is taken. Over 25 biased samples of small sets, with 2 to 12
    optimal trees each, accuracy / MCC on the unlabelled rows were .891 / .754 with this choice,
@@ -34,12 +34,12 @@ from silva.tree import Array
 
 FIRST_SHARE, FEASIBLE_SHARE, SEARCH_SHARE = 0.2, 0.35, 0.7  # of the time, when each stage ends
 COLLECTED = 12  # optimal trees to choose from
-PATIENCE, ATTEMPTS = 100_000, (15, 100)  # entries to look at, and attempts, for more of them
+PATIENCE, MOST_ATTEMPTS = 100_000, 100  # entries to look at, and attempts, for more of them
 STARTS, START_TRUST = 40, (1.0, 10.0, 100.0)  # trees of the heuristic, and its trust in labels
 START_SHARE = 0.1  # of the time
 ENOUGH = 1.05  # times the least contradiction of any tree: better is not looked for
 TINY = 150  # pairs of an unlabelled row and a node up to which the program is tried early
-MOST_ENTRIES = 2_000_000  # of a program; beyond, the search has all the time
+MOST_ENTRIES = 300_000  # of a program; beyond, the search has all the time
 
 
 def solve(
@@ -93,11 +93,13 @@ def solve(
         if len(problem.unlabelled) * 2**problem.depth <= TINY:
             _search(choice, problem, seed, min(FIRST_SHARE, 1.0 / seconds))
             prove(FEASIBLE_SHARE)
+        search_share = SEARCH_SHARE if small else 1.0
         if not choice.good_enough:
-            _search(choice, problem, seed + 1, FIRST_SHARE)
-        if not now.closed:
+            _search(choice, problem, seed + 1, search_share if now.tree else FIRST_SHARE)
+        if now.tree is None:
             _feasible(now, problem, opinion, seed + 2)
-            _search(choice, problem, seed + 3, SEARCH_SHARE if small else 1.0)
+        if not now.closed:
+            _search(choice, problem, seed + 3, search_share)
         status = prove(1.0)
     except KeyboardInterrupt:
         now.interrupted = True
@@ -186,8 +188,8 @@ def _search(choice: _Choice, problem: TotalsProblem, seed: int, share: float) ->
 
     How long for a better one is counted in attempts, not in seconds: the same seed, the same trees.
     """
-    now, asked = choice.now, 0
-    most = _patience(problem) if now.closed else 0
+    now, asked, patience = choice.now, 0, _patience(problem)
+    most = patience if now.closed else 0
 
     def stop() -> bool:
         nonlocal asked
@@ -196,18 +198,18 @@ def _search(choice: _Choice, problem: TotalsProblem, seed: int, share: float) ->
             return True
         return asked > most if most else now.elapsed > share * now.seconds
 
-    if now.interrupted or (not most and now.elapsed > share * now.seconds):
+    if now.interrupted or (now.closed and not patience) or stop():
         return
     for number, found in enumerate(search(problem, choice.opinion, seed, stop), start=1):
         choice.offer(found.tree, "search")
-        most = most or 2 * asked + _patience(problem)
-        if number == COLLECTED or choice.good_enough:
+        most = most or 2 * asked + patience
+        if number == COLLECTED or choice.good_enough or not patience:
             break
 
 
 def _patience(problem: TotalsProblem) -> int:
     """Return how many attempts to find more optimal trees are worth their time."""
-    return int(np.clip(PATIENCE // max(1, problem.unlabelled.size), *ATTEMPTS))
+    return min(PATIENCE // max(1, problem.unlabelled.size), MOST_ATTEMPTS)
 
 
 def _feasible(now: Progress, problem: TotalsProblem, opinion: Opinion, seed: int) -> None:

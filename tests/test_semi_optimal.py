@@ -98,7 +98,7 @@ def test_without_unlabelled_rows_it_is_a_supervised_tree():
 
 def test_contradicting_labels_have_no_proof_of_zero():
     X, y, totals = hard()
-    model = SemiOptimalTreeClassifier(C=1000.0, time_limit=2, random_state=0)
+    model = SemiOptimalTreeClassifier(time_limit=2, random_state=0)
     model.fit(X, y, class_totals=totals)
     assert model.status_ == "time limit"
     assert model.objective_ > 0

@@ -15,8 +15,10 @@ proven optimal the moment it is found: nearly all the time goes into looking for
    all, .882 / .736 with the least Laplacian energy on a graph of neighbours, .880 / .731 with the
    widest margin, .871 / .704 with the first tree; the best of the trees had .896 / .766.
 4. "program": without an optimal tree, and if the program is small, the mixed-integer program takes
-   over from the best one. It may prove a bound above 0; on real data it rarely does. If it is tiny
-   it has its turn early, too.
+   over from the best one. It may prove a bound above 0; on real data it rarely does. Short of a
+   proof, a tree that misses the totals by more does not replace one, though its objective be less:
+   the totals are known, some labels are not fitted anyway. If the program is tiny it has its turn
+   early, too.
 """
 
 from __future__ import annotations
@@ -247,7 +249,14 @@ def _prove(
     )  # fmt: skip
     solution = solver(program, effort, start)
     if solution.x is not None:
-        now.offer(read(problem, program, solution.x))
+        tree = read(problem, program, solution.x)
+        missed = score(problem, tree).total_error
+        if (
+            now.tree is None
+            or solution.status == "optimal"
+            or missed <= score(problem, now.tree).total_error
+        ):
+            now.offer(tree)
     if np.isfinite(solution.bound):
         now.bound = max(now.bound, min(solution.bound, now.objective))
     now.report("program")

@@ -54,8 +54,8 @@ class SemiOptimalTreeClassifier(TreeReading, ClassifierMixin, BaseEstimator):
         Decisions on the longest way down. None is the paper's: 2 below 1000 rows, else 3; more
         where the classes are more than the leaves.
     C : float, default=1.0
-        Price of a row by which the totals are missed. It matters where labels contradict each
-        other: a large C keeps the totals then.
+        Price of a row by which the totals are missed, in units of the labelled error. Short of a
+        proof, trees that meet the totals come first whatever it is.
     time_limit : float, default=60.0
         Seconds, of wall time.
     method : {"auto", "exact", "heuristic"}, default="auto"

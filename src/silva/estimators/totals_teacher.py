@@ -2,9 +2,9 @@
 
 Extra trees of the labelled rows, weighted so that classes count as the totals say, then rounds of
 self-training: the classes that follow from the scores, with exact totals, are learned along with
-the labels, and each unlabelled row is asked of trees that did not see it. Of biased samples (85 %
-of one class) of 47 sets with two samples each, the classes with the exact total were right for
-.795 of the unlabelled rows, against .781 without self-training and .741 of logistic regression.
+the labels, and each unlabelled row is asked of trees that did not see it. On biased samples (85 %
+of one class, two for each of 32 small sets) accuracy / MCC of the classes with the exact total were
+.780 / .503, against .762 / .458 without self-training and .747 / .421 of logistic regression.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from silva.estimators.predictive_clustering import (
     PredictiveClusteringTreeRegressor,
 )
 from silva.estimators.self_training import SelfTrainingRegressor
+from silva.estimators.semi_optimal import SemiOptimalTreeClassifier
 from silva.estimators.tao import TAOTreeClassifier, TAOTreeRegressor
 from silva.graph import affinity_graph
 from silva.model_selection import LabelledKFold, LabelledShuffleSplit
@@ -36,6 +37,7 @@ __all__ = [
     "PredictiveClusteringTreeClassifier",
     "PredictiveClusteringTreeRegressor",
     "SelfTrainingRegressor",
+    "SemiOptimalTreeClassifier",
     "TAOBoostClassifier",
     "TAOBoostRegressor",
     "TAOForestClassifier",

@@ -239,8 +239,9 @@ def score(problem: TotalsProblem, tree: Hyperplanes) -> Score:
     errors = leaf_errors(tree, known)
     leaf = assigned_leaves(problem, tree, errors)
     rows = np.arange(len(leaf))
-    # a class without a leaf: no bound is known for its rows but the model's own
-    labelled = float(np.where(leaf >= 0, errors[rows, leaf], problem.error_bound).sum())
+    labelled = float(errors[rows, leaf][leaf >= 0].sum())
+    if (leaf < 0).any():  # a class without a leaf: no bound is known but the model's own
+        labelled += problem.error_bound * float((leaf < 0).sum())
     missed = 0.5 * float(np.abs(counts(problem, tree, unknown) - problem.totals).sum())
     in_slab = int((np.abs(unknown) < 1.0 - TOLERANCE).sum())
     boxed = bool(np.abs(tree.weights).max(initial=0.0) <= problem.box * (1.0 + 1e-9))

@@ -10,13 +10,10 @@ best tree, with the time that is left: the paper's (`silva.oct_h`), or a smaller
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from silva.hyperplanes import Hyperplanes
 from silva.milp import Program
 from silva.mip_solvers import Effort, Solver
 from silva.oct_compact import can_be_compact, compact_point, compact_program, read_compact
@@ -24,6 +21,7 @@ from silva.oct_enumerate import can_enumerate, enumerate_trees
 from silva.oct_h import ErrorProblem, oct_h_point, oct_h_program, read_oct_h
 from silva.oct_search import lower_bound, search
 from silva.oct_settle import leaf_tree, settle
+from silva.progress import TOLERANCE, Callback, Progress, Proven
 from silva.tree import Array
 
 STARTS, STARTS_A_ROW = 300, 5  # of the search, before the program
@@ -31,105 +29,6 @@ FEW_STARTS = 20  # before an enumeration
 ENUMERATION_SHARE = 0.7  # of the time until it must have ended
 SEARCH_SHARE = 0.4  # of the time, at most
 BINARIES_A_SECOND = 50  # what a program needs to get anywhere, else the search has all the time
-TOLERANCE = 1e-6
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Where things stood at some moment.
-
-    Attributes
-    ----------
-    number : int
-        0 is the first.
-    name : {"bound", "search", "enumeration", "program"}
-        What had just brought something.
-    objective : float
-        Of the best tree so far.
-    bound : float
-        No tree has a smaller objective.
-    seconds : float
-        Since the beginning.
-    """
-
-    number: int
-    name: str
-    objective: float
-    bound: float
-    seconds: float
-
-
-@dataclass(frozen=True, eq=False)
-class Proven:
-    """A tree and what is known about it.
-
-    Attributes
-    ----------
-    tree : Hyperplanes
-        In the units of the problem.
-    objective, bound : float
-    status : {"optimal", "time limit", "interrupted", "solver failed"}
-    history : list of Stage
-    """
-
-    tree: Hyperplanes
-    objective: float
-    bound: float
-    status: str
-    history: list[Stage]
-
-
-Callback = Callable[[Stage], bool | None]
-
-
-class _Progress:
-    """The best tree so far, the clock and the wish to stop."""
-
-    def __init__(
-        self, problem: ErrorProblem, seconds: float, callback: Callback | None, verbose: bool
-    ) -> None:
-        self.problem, self.callback, self.verbose = problem, callback, verbose
-        self.began, self.seconds = time.perf_counter(), seconds
-        self.bound = 0.0
-        self.tree = leaf_tree(problem)
-        self.objective = problem.objective(self.tree)
-        self.history: list[Stage] = []
-        self.interrupted = False
-
-    @property
-    def elapsed(self) -> float:
-        return time.perf_counter() - self.began
-
-    @property
-    def left(self) -> float:
-        return self.seconds - self.elapsed
-
-    @property
-    def closed(self) -> bool:
-        return self.objective <= self.bound + TOLERANCE
-
-    @property
-    def goes_on(self) -> bool:
-        return not (self.closed or self.interrupted) and self.left > 0
-
-    def report(self, name: str) -> None:
-        bound = min(self.bound, self.objective)
-        stage = Stage(len(self.history), name, self.objective, bound, self.elapsed)
-        self.history.append(stage)
-        if self.verbose:
-            print(
-                f"{stage.seconds:8.2f} s  {name:8s} objective {stage.objective:.6g}  "
-                f"bound {stage.bound:.6g}"
-            )
-        if self.callback is not None and self.callback(stage):
-            self.interrupted = True
-
-    def offer(self, tree: Hyperplanes) -> bool:
-        value = self.problem.objective(tree)
-        better = value < self.objective - TOLERANCE
-        if better:
-            self.tree, self.objective = tree, value
-        return better
 
 
 def solve(
@@ -157,68 +56,65 @@ def solve(
     callback : function, optional
         Called with each `Stage`; a true answer stops, as a keyboard interrupt does.
     """
-    now = _Progress(problem, seconds, callback, verbose > 0)
+    now = Progress(problem.objective, seconds, callback, verbose > 0)
+    now.offer(leaf_tree(problem))
     status = "time limit"
     try:
         now.bound = lower_bound(problem)
         now.report("bound")
         if can_enumerate(problem):
-            _search(now, seed, FEW_STARTS)
+            _search(now, problem, seed, FEW_STARTS)
             if now.goes_on:
-                _enumerate(now)
+                _enumerate(now, problem)
         binaries = len(problem.X) * 2**problem.depth
         hopeful = binaries <= BINARIES_A_SECOND * seconds
         if now.goes_on:
             enough = min(STARTS, STARTS_A_ROW * len(problem.X))
-            _search(now, seed, enough if hopeful else None)
+            _search(now, problem, seed, enough if hopeful else None)
         if now.goes_on and hopeful:
-            status = _prove(now, solver, seed, threads, verbose > 1)
+            status = _prove(now, problem, solver, seed, threads, verbose > 1)
     except KeyboardInterrupt:
         now.interrupted = True
-    if now.closed:
-        status = "optimal"
-    elif now.interrupted:
-        status = "interrupted"
-    return Proven(now.tree, now.objective, min(now.bound, now.objective), status, now.history)
+    return now.proven(status)
 
 
-def _search(now: _Progress, seed: int, starts: int | None) -> None:
+def _search(now: Progress, problem: ErrorProblem, seed: int, starts: int | None) -> None:
     """Look for better trees; None for all the time, else the proof has some left."""
     share = 1.0 if starts is None else SEARCH_SHARE
 
     def stop() -> bool:
         return now.interrupted or now.elapsed > share * now.seconds
 
-    for tree in search(now.problem, seed, 2**31 if starts is None else starts, now.bound, stop):
+    for tree in search(problem, seed, 2**31 if starts is None else starts, now.bound, stop):
         if now.offer(tree):
             now.report("search")
 
 
-def _enumerate(now: _Progress) -> None:
+def _enumerate(now: Progress, problem: ErrorProblem) -> None:
     """Compare all trees."""
-    problem = now.problem
     enough = ENUMERATION_SHARE * now.seconds
 
     def stop() -> bool:
         return now.interrupted or now.elapsed > enough
 
-    tree, bound = enumerate_trees(problem, problem.errors(now.tree), stop)
+    tree, bound = enumerate_trees(problem, problem.errors(now.best), stop)
     if tree is not None:
         now.offer(tree)
     now.bound = max(now.bound, min(bound / problem.baseline, now.objective))
     now.report("enumeration")
 
 
-def _prove(now: _Progress, solver: Solver, seed: int, threads: int, log: bool) -> str:
+def _prove(
+    now: Progress, problem: ErrorProblem, solver: Solver, seed: int, threads: int, log: bool
+) -> str:
     """Hand the best tree to the solver; return how it ended."""
-    problem = now.problem
     compact = can_be_compact(problem)
     if compact:
         program = compact_program(problem)
-        start = compact_point(problem, program, now.tree)
+        start = compact_point(problem, program, now.best)
     else:
         program = _whole_losses(oct_h_program(problem))
-        start = oct_h_point(problem, program, now.tree)
+        start = oct_h_point(problem, program, now.best)
     effort = Effort(
         seconds=now.left, target=now.bound + 0.1 * TOLERANCE, seed=seed, threads=threads,
         verbose=log, stop=lambda: now.interrupted,

@@ -6,28 +6,29 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
-from joblib import effective_n_jobs
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_array, column_or_1d
 
-from silva.estimators.columns import encode, fit_columns
+from silva.estimators.columns import fit_columns
 from silva.estimators.parameters import check_integer, check_number
 from silva.estimators.problem import leaf_numbers
 from silva.estimators.tao import check_lengths, require_targets
+from silva.estimators.tree_reading import TreeReading
 from silva.hyperplanes import Hyperplanes, as_tree
-from silva.kernels import Matrix, cpu
+from silva.kernels import cpu
 from silva.mip_solvers import solver_named
 from silva.oct_h import ErrorProblem
-from silva.oct_solve import Stage, solve
+from silva.oct_solve import solve
+from silva.progress import Stage
 from silva.tree import Array, Tree
 
 DEEPEST = 10  # a complete tree of more levels has more leaves than a program can hold
 
 
-class OptimalTreeClassifier(ClassifierMixin, BaseEstimator):
+class OptimalTreeClassifier(TreeReading, ClassifierMixin, BaseEstimator):
     """The tree of hyperplanes with the fewest errors on the training rows (OCT-H).
 
     Bertsimas & Dunn (2017) ask for the best of all trees of a depth and write that as a
@@ -56,7 +57,7 @@ class OptimalTreeClassifier(ClassifierMixin, BaseEstimator):
     verbose : int, default=0
         1: a line for each better tree or bound; 2: the solver's log as well.
     callback : callable, optional
-        Called with a `silva.oct_solve.Stage` for each better tree or bound; a true answer stops,
+        Called with a `silva.progress.Stage` for each better tree or bound; a true answer stops,
         as Ctrl-C does, and the best tree so far is kept.
 
     Attributes
@@ -156,8 +157,7 @@ class OptimalTreeClassifier(ClassifierMixin, BaseEstimator):
             callback=self.callback,
         )
         self.status_, self.history_ = found.status, found.history
-        self.objective_, self.bound_ = found.objective, found.bound
-        self.gap_ = (found.objective - found.bound) / max(found.objective, 1e-300)
+        self.objective_, self.bound_, self.gap_ = found.objective, found.bound, found.gap
         weights = found.tree.weights * factor
         planes = Hyperplanes(weights, found.tree.thresholds + weights @ low, found.tree.leaf_class)
         self.tree_ = self._with_shares(
@@ -197,49 +197,3 @@ class OptimalTreeClassifier(ClassifierMixin, BaseEstimator):
         totals = np.zeros((tree.n_leaves, len(self.classes_)))
         np.add.at(totals, (leaf, codes), 1.0)
         return tree.with_leaves(totals / totals.sum(axis=1, keepdims=True))
-
-    @property
-    def _n_threads(self) -> int:
-        return int(effective_n_jobs(self.n_jobs))
-
-    # ---- reading the fitted tree ----------------------------------------------------------------
-
-    def _leaf_numbers(self, X: Any) -> Array:
-        check_is_fitted(self)
-        encoded: Matrix = encode(self, X, self.columns_)
-        return leaf_numbers(cpu, self.tree_, encoded, self._n_threads)
-
-    def predict(self, X: Any) -> Array:
-        """Return the most frequent class of each row's leaf."""
-        leaf = self._leaf_numbers(X)
-        return np.asarray(self.classes_[self.tree_.values.argmax(axis=1)][leaf])
-
-    def predict_proba(self, X: Any) -> Array:
-        """Return the class shares of the training rows in each row's leaf."""
-        leaf = self._leaf_numbers(X)
-        return np.asarray(self.tree_.values[leaf])
-
-    def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithms of `predict_proba`."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.predict_proba(X)))
-
-    def apply(self, X: Any) -> Array:
-        """Return the node number of the leaf that each row reaches."""
-        leaf = self._leaf_numbers(X)
-        return np.asarray(self.tree_.leaf_nodes[leaf])
-
-    def decision_path(self, X: Any) -> sparse.csr_array:
-        """Return the row-by-node indicator of the nodes that each row passes."""
-        leaf = self._leaf_numbers(X)
-        return sparse.csr_array(self.tree_.ancestors()[leaf])
-
-    def get_depth(self) -> int:
-        """Return the number of decisions on the longest way down."""
-        check_is_fitted(self)
-        return self.tree_.depth
-
-    def get_n_leaves(self) -> int:
-        """Return the number of leaves."""
-        check_is_fitted(self)
-        return self.tree_.n_leaves

@@ -1,0 +1,253 @@
+"""The search for trees with objective 0, its opinion, and the thresholds of the heuristic."""
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+
+from silva import p2_check
+from silva.hyperplanes import TotalsProblem, counts, diameter, paper_box, score
+from silva.mip_solvers import Effort, highs
+from silva.oct_models import s2oct_tight
+from silva.totals_heuristic import (
+    alternate,
+    alternations,
+    choose_cuts,
+    cleared,
+    cuts_along,
+    with_totals,
+)
+from silva.totals_planes import Clearings, Space
+from silva.totals_search import search
+from silva.totals_solve import solve
+from silva.totals_starts import Opinion, fill_totals, guiding_tree
+
+
+def posed(X, y, labelled, depth=2):
+    """Return the problem in the units of the program, and the classes to be found."""
+    half = np.ptp(X, axis=0) / 2
+    Z = (X - X.min(axis=0) - half) * (100 / half)
+    totals = np.bincount(y[~labelled], minlength=y.max() + 1)
+    box = paper_box(*Z.shape, diameter(Z))
+    problem = TotalsProblem(Z[labelled], y[labelled], Z[~labelled], totals, depth, box)
+    return problem, y[~labelled]
+
+
+def sampled(load, n_classes=2, share=0.1, seed=0):
+    """Return a problem whose labels are mostly of the first class."""
+    X, y = load(return_X_y=True)
+    y = np.minimum(y, n_classes - 1)
+    rng = np.random.default_rng(seed)
+    chance = np.where(y == 0, 0.6, 0.4)
+    labelled = np.zeros(len(y), bool)
+    labelled[rng.choice(len(y), round(share * len(y)), False, chance / chance.sum())] = True
+    labelled[[int((y == label).argmax()) for label in range(n_classes)]] = True
+    return posed(X, y, labelled)
+
+
+def noisy_opinion(problem, y, seed=0):
+    """Return an opinion that is mostly right."""
+    rng = np.random.default_rng(seed)
+    scores = np.eye(problem.n_classes)[y] + rng.normal(scale=0.4, size=(len(y), problem.n_classes))
+    return Opinion.of(scores, problem.totals)
+
+
+def calls(most):
+    """Return a function that wants to stop after so many calls."""
+    counter = itertools.count()
+    return lambda: next(counter) >= most
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer])
+def test_every_tree_is_optimal_and_keeps_every_constraint_of_p2(load):
+    problem, y = sampled(load)
+    found = list(itertools.islice(search(problem, noisy_opinion(problem, y), 0, calls(300)), 4))
+    assert found
+    for one in found:
+        assert score(problem, one.tree).solved
+        assert max(p2_check.check(problem, one.tree).values()) < 1e-6
+        assert (one.tree.predict(problem.unlabelled) == 0).sum() == problem.totals[0]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_tiny_problems_have_the_optimum_of_the_program(seed):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(11, 2)), rng.integers(0, 2, 11)
+    y[:2] = 0, 1
+    problem, unknown = posed(X, y, np.arange(11) < 4, depth=1)
+    best = highs(s2oct_tight(problem), Effort(seconds=60)).objective
+    opinion = noisy_opinion(problem, unknown)
+    found = next(search(problem, opinion, 0, calls(200)), None)
+    assert (found is not None) == (best < 1e-6)
+    whole = solve(problem, opinion, seconds=20.0)
+    assert whole.status == "optimal"
+    assert_allclose(whole.objective, best, atol=1e-5)
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine])
+def test_the_totals_of_three_classes_are_exact(load):
+    problem, y = sampled(load, n_classes=3)
+    found = next(search(problem, noisy_opinion(problem, y), 0, calls(500)))
+    margins = found.tree.margins(problem.unlabelled)
+    assert_array_equal(counts(problem, found.tree, margins), problem.totals)
+    assert score(problem, found.tree).solved
+    assert np.abs(margins).min() >= 1 - 1e-6
+
+
+def test_feasible_trees_may_err_on_labels_but_not_on_totals():
+    problem, y = sampled(load_iris)
+    problem = TotalsProblem(
+        np.concatenate([problem.labelled, problem.labelled[:3]]),
+        np.concatenate([problem.classes, 1 - problem.classes[:3]]),  # equal rows disagree
+        problem.unlabelled, problem.totals, 2, problem.box,
+    )  # fmt: skip
+    opinion = noisy_opinion(problem, y)
+    found = next(search(problem, opinion, 0, calls(300), strict=False))
+    assert found.score.feasible
+    assert found.score.total_error == 0
+    assert found.score.labelled_error > 0
+
+
+def test_the_same_seed_gives_the_same_trees():
+    problem, y = sampled(load_wine)
+    opinion = noisy_opinion(problem, y)
+    first, second = (
+        list(itertools.islice(search(problem, opinion, 5, calls(60)), 3)) for _ in range(2)
+    )
+    for one, other in zip(first, second, strict=True):
+        assert_array_equal(one.tree.weights, other.tree.weights)
+        assert_array_equal(one.tree.thresholds, other.tree.thresholds)
+
+
+@pytest.mark.parametrize("sided", [True, False])
+def test_the_clearings_of_a_node_are_clear(sided):
+    problem, y = sampled(load_iris)
+    rng = np.random.default_rng(0)
+    counted = rng.random(len(y)) < 0.7
+    left_cost, right_cost = rng.random(len(y)), rng.random(len(y))
+    side = np.where(problem.classes == 1, 1.0, -1.0) if sided else None
+    clear = Clearings(
+        Space.of(problem.unlabelled, problem.box), problem.labelled, side, problem.unlabelled,
+        counted, left_cost, right_cost, rng,
+    )  # fmt: skip
+    clear.add_around(np.ones(4), 200)
+    clear.widen(np.array([0.0, 0.0, problem.box, problem.box]), 4)
+    assert clear.options
+    for left, option in clear.options.items():
+        margin = problem.unlabelled @ option.weights - option.threshold
+        known = problem.labelled @ option.weights - option.threshold
+        assert np.abs(margin).min() >= 1
+        assert np.abs(option.weights).max() <= problem.box * (1 + 1e-12)
+        assert (margin[counted] < 0).sum() == left
+        assert_allclose(option.cost, np.where(margin < 0, left_cost, right_cost).sum())
+        assert ((known * side) if sided else np.abs(known)).min() >= 1
+
+
+def test_two_classes_are_filled_by_the_highest_scores():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(50, 2))
+    wanted = fill_totals(scores, np.array([17, 33]))
+    highest = np.argsort(scores[:, 1] - scores[:, 0])[:17]
+    assert_array_equal(np.flatnonzero(wanted == 0), np.sort(highest))
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 4])
+def test_filled_totals_are_exact(n_classes):
+    rng = np.random.default_rng(0)
+    totals = np.bincount(rng.integers(0, n_classes, 60), minlength=max(n_classes, 2))
+    wanted = fill_totals(rng.normal(size=(60, len(totals))), totals)
+    assert_array_equal(np.bincount(wanted, minlength=len(totals)), totals)
+
+
+# ---- the heuristic ------------------------------------------------------------------------------
+
+
+def test_cuts_cost_what_they_contradict():
+    rng = np.random.default_rng(0)
+    X, w = rng.integers(0, 6, (30, 2)).astype(float), np.array([1.0, -2.0])
+    counted, label, weight = rng.random(30) < 0.7, rng.integers(0, 3, 30), rng.random(30)
+    cuts = cuts_along(w, X, counted, label, weight, 3)
+    one, other = cuts.classes
+    assert one != other
+    for left, cost, threshold in zip(cuts.left, cuts.cost, cuts.threshold, strict=True):
+        on_left = X @ w < threshold
+        assert (counted & on_left).sum() == left
+        assert_allclose(cost, weight[label != np.where(on_left, one, other)].sum())
+
+
+def test_the_chosen_cuts_are_the_cheapest_that_meet_the_total():
+    """Against all combinations; a price for moved rows finds the best of convex costs."""
+    rng = np.random.default_rng(0)
+    nodes = []
+    for _ in range(2):
+        x = rng.normal(size=(25, 1))
+        label = (x[:, 0] + 0.1 * rng.normal(size=25) > 0).astype(int)
+        nodes.append(cuts_along(np.ones(1), x, np.ones(25, bool), label, np.ones(25), 2))
+    for total in (5, 20, 33):
+        at = choose_cuts(nodes, np.array([total, 50 - total]))
+        value = sum(cut.cost[k] for cut, k in zip(nodes, at, strict=True))
+        assert sum(int(cut.left[k]) for cut, k in zip(nodes, at, strict=True)) == total
+        best = min(
+            a + b
+            for (i, a), (j, b) in itertools.product(
+                *(zip(cut.left, cut.cost, strict=True) for cut in nodes)
+            )
+            if i + j == total
+        )
+        assert value <= best + 1
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer])
+def test_emptied_slabs_leave_every_answer_as_it_was(load):
+    problem, y = sampled(load)
+    rows, solved = np.concatenate([problem.labelled, problem.unlabelled]), 0
+    for one in alternations(problem, noisy_opinion(problem, y), 0, 12, (1.0, 100.0)):
+        tree = cleared(problem, one.tree)
+        if tree is None:
+            continue
+        worth = score(problem, tree)
+        assert worth.feasible
+        assert_array_equal(tree.predict(problem.unlabelled), one.tree.predict(problem.unlabelled))
+        if one.score.wrong == 0:
+            assert worth.solved
+            assert_array_equal(tree.predict(rows), one.tree.predict(rows))
+            assert max(p2_check.check(problem, tree).values()) < 1e-6
+            solved += 1
+    assert solved > 0
+
+
+def test_the_choice_contradicts_the_opinion_no_more_than_the_first_tree():
+    problem, y = sampled(load_breast_cancer)
+    opinion = noisy_opinion(problem, y)
+    first = []
+
+    def stop_at_once(stage):
+        first.append(stage)
+        return stage.objective == 0
+
+    trees = [solve(problem, opinion, seconds=60.0, callback=c).tree for c in (stop_at_once, None)]
+    one, best = (
+        opinion.confidence[tree.predict(problem.unlabelled) != opinion.wanted].sum()
+        for tree in trees
+    )
+    assert best < one
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_the_heuristic_meets_the_totals(n_classes):
+    problem, y = sampled(load_wine, n_classes)
+    found = alternate(problem, noisy_opinion(problem, y), 0, lambda: False, trees=3)
+    assert found.score.total_error == 0
+    assert (found.tree.predict(problem.unlabelled) == y).mean() > 0.8
+
+
+def test_rows_in_the_same_place_along_a_direction_are_told_apart():
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 3, (200, 6)).astype(float), rng.integers(0, 2, 200)
+    problem, unknown = posed(X, y, np.arange(200) < 20)
+    opinion = noisy_opinion(problem, unknown)
+    for _ in range(3):
+        tree = guiding_tree(problem, opinion, rng, disturbed=True)
+        assert with_totals(problem, opinion, tree, rng).score.total_error == 0

@@ -33,6 +33,7 @@ TABLES = {
     "kernel_ablation": "what kernel trees and forests owe to each of their parts",
     "kernel_growth": "growth time of kernel trees beside scikit-learn's, and as the rows grow",
     "kernel_figure": "ten labels on two moons, as a picture",
+    "s2oct": "trees from biased labels and class totals on the sets of the S²OCT paper",
 }
 """Each name is a module of this package with a function ``run(options)`` that returns a Table."""
 RESULTS = Path(__file__).parent / "results"
@@ -46,7 +47,8 @@ def main(arguments=None):
     parser.add_argument("--quick", action="store_true", help="small version; writes no result")
     parser.add_argument("--data", help="folder of the data sets (sets SILVA_DATA)")
     parser.add_argument("--sets", nargs="+", default=[], help="further sets (tabular, regression)")
-    parser.add_argument("--rows", type=int, help="most training rows of a set (kernel_*)")
+    parser.add_argument("--rows", type=int, help="most training rows of a set (kernel_*, s2oct)")
+    parser.add_argument("--limit", type=float, help="most seconds of a fit (s2oct)")
     options = parser.parse_args(arguments)
     if options.name is None:
         for name, text in TABLES.items():
@@ -55,7 +57,9 @@ def main(arguments=None):
     if options.data is not None:
         os.environ["SILVA_DATA"] = options.data
     sets = tuple(options.sets)
-    run_table(options.name, Options(options.seeds, options.quick, sets, options.rows))
+    run_table(
+        options.name, Options(options.seeds, options.quick, sets, options.rows, options.limit)
+    )
 
 
 def run_table(name, options, results=RESULTS):

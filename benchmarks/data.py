@@ -87,7 +87,7 @@ def load(name):
     elif name in ARRAYS:
         X, y, task, categorical = *_read_arrays(folder, name), "classification", ()
     else:
-        X, y, task, categorical, names = _read_csv(folder, name)
+        X, y, task, categorical, names = _read_csv(name)
     if name in (*IMAGES, *ARRAYS):
         X = X.astype(np.float32) / np.float32(255)
     n = TRAINING_ROWS.get(name)
@@ -104,16 +104,24 @@ def data_folder():
     return beside if beside.is_dir() else None
 
 
-def _read_csv(folder, name):
-    """Columns, targets, task, categorical and all names of a CSV file of the folder."""
+def read_table(name):
+    """Return a set of the folder as the frame that the file holds, and its catalogue entry."""
+    folder = data_folder()
+    if folder is None:
+        raise Unavailable(f"{name}: no data folder")
     try:
         entries = json.loads((folder / "catalogue.json").read_text())
         entry = next(entry for entry in entries if entry["name"] == name)
-        frame = pd.read_csv(folder / f"{name}.csv.gz")
+        return pd.read_csv(folder / f"{name}.csv.gz"), entry
     except (OSError, StopIteration) as error:
         raise Unavailable(f"{name}: not in the data folder") from error
+
+
+def _read_csv(name):
+    """Columns, targets, task, categorical and all names of a CSV file of the folder."""
+    frame, entry = read_table(name)
     X, y, task = frame.drop(columns="target"), frame["target"], entry["task"]
-    return _numbers(X), _targets(y, task), task, tuple(entry["categorical"]), tuple(X.columns)
+    return numbers(X), _targets(y, task), task, tuple(entry["categorical"]), tuple(X.columns)
 
 
 def _read_idx(folder):
@@ -153,10 +161,10 @@ def _fetch(name):
     task = "regression" if name in REGRESSION else "classification"
     categorical = tuple(bunch.data.select_dtypes(exclude="number").columns)
     names = tuple(bunch.data.columns)
-    return _numbers(bunch.data), _targets(bunch.target, task), task, categorical, names
+    return numbers(bunch.data), _targets(bunch.target, task), task, categorical, names
 
 
-def _numbers(frame):
+def numbers(frame):
     """Matrix of the columns, strings as the rank of their value and missing values as NaN."""
     columns = [
         column if pd.api.types.is_numeric_dtype(column) else _codes(column)

@@ -22,6 +22,8 @@ def render(description, table):
     ]
     parts = [f"# {title.rstrip('.')}", text.strip(), markdown(table.rows)]
     parts += ["\n".join(f"- {note}" for note in table.notes)] if table.notes else []
+    for heading, words, rows in table.sections:
+        parts += [f"## {heading}", *([words] if words else []), markdown(rows)]
     return "\n\n".join([*parts, "\n".join(facts)]) + "\n"
 
 

@@ -21,21 +21,27 @@ class Options:
     quick : a small version, to see that it runs
     sets : further data sets
     rows : most training rows, None for the table's own number (kernel_trees, kernel_ablation)
+    limit : most seconds of a fit, None for the table's own number (s2oct)
     """
 
     seeds: int | None = None
     quick: bool = False
     sets: tuple[str, ...] = ()
     rows: int | None = None
+    limit: float | None = None
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows as dictionaries (column to cell), notes below them, and the packages measured."""
+    """Rows as dictionaries (column to cell), notes below them, and the packages measured.
+
+    Further sections, each a title, a text and rows, follow the notes.
+    """
 
     rows: list[dict[str, object]]
     notes: list[str]
     packages: tuple[str, ...] = ()
+    sections: tuple[tuple[str, str, list[dict[str, object]]], ...] = ()
 
 
 def progress(text):

@@ -45,7 +45,9 @@ def test_docstring_examples_hold(name):
     assert doctest.testmod(module, optionflags=doctest.ELLIPSIS).failed == 0
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/tao.md", "docs/laptao.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/tao.md", "docs/laptao.md", "docs/optimal_trees.md"]
+)
 def test_code_of_the_page_runs(page, tmp_path, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
     assert blocks

@@ -106,7 +106,7 @@ def search(
         Which class an unlabelled row probably has: trees that agree with it are preferred.
     seed : int
     stop : function
-        Asked before each attempt.
+        Asked before each attempt and now and then within it.
     strict : bool
         Yield only trees without labelled error, which are optimal.
     """
@@ -309,7 +309,7 @@ def _complete(
     nodes = []
     for rows, mask in zip(branches.labelled, branches.counted, strict=True):
         node = _last_node(setting, rows, mask)
-        if node is None or not _has_options(setting, node):
+        if node is None or not _has_options(setting, node) or stop():
             return None, np.inf
         nodes.append(node)
     base = len(problem.unlabelled) + 1

@@ -19,9 +19,10 @@ from silva.hyperplanes import Hyperplanes, as_tree
 from silva.mip_solvers import Effort, highs
 from silva.oct_enumerate import dichotomies, enumerate_trees
 from silva.oct_h import MU, ErrorProblem, oct_h_point, oct_h_program
-from silva.oct_search import complete, lower_bound, search
+from silva.oct_search import lower_bound, search
 from silva.oct_settle import leaf_tree, separate, settle
 from silva.oct_solve import solve
+from silva.tao_planes import complete
 
 
 def after_one_tree(stage):

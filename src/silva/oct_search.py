@@ -16,17 +16,13 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from silva.grow import random_start
 from silva.hyperplanes import Hyperplanes
-from silva.kernels import cpu
-from silva.leaves import ClassShares
 from silva.milp import Builder
 from silva.mip_solvers import Effort, highs
 from silva.oct_h import MU, ErrorProblem
 from silva.oct_settle import LARGE, SLACK, leaf_tree, settle
-from silva.splits import Oblique
-from silva.tao import optimise
-from silva.tree import Array, Tree
+from silva.tao_planes import tao_planes
+from silva.tree import Array
 
 SWEEPS = 8  # of the alternation from one start
 REWEIGHTINGS = 3
@@ -104,7 +100,12 @@ def _start(problem: ErrorProblem, seed: int, number: int) -> Hyperplanes:
     """Return a first tree: every other time by TAO, else of hyperplanes between rows."""
     if number % 2 == 0 or problem.depth > 4:
         alpha = TAO_ALPHAS[number // 2 % len(TAO_ALPHAS)]
-        return complete(_tao_tree(problem, alpha, seed + number), problem.depth)
+        row, label = np.nonzero(problem.counts)
+        weight = problem.counts[row, label]
+        n_classes, depth = problem.counts.shape[1], problem.depth
+        return tao_planes(
+            problem.X[row], label, weight, n_classes, depth, alpha, (seed + number) % 2**31, 20
+        )
     rng = np.random.default_rng([seed, number])
     nodes = 2**problem.depth - 1
     weights, thresholds = np.zeros((nodes, problem.X.shape[1])), np.full(nodes, -1.0)
@@ -129,40 +130,6 @@ def _shaken(problem: ErrorProblem, tree: Hyperplanes, seed: int, number: int) ->
     right = problem.counts[np.arange(len(problem.X)), tree.predict(problem.X)]
     wrong = right < problem.counts.max(axis=1)
     return rng.exponential(size=len(wrong)) * np.where(wrong, WRONG, 1.0)
-
-
-def _tao_tree(problem: ErrorProblem, alpha: float, seed: int) -> Tree:
-    """Return a TAO tree of the rows."""
-    row, label = np.nonzero(problem.counts)
-    X, weight = problem.X[row], problem.counts[row, label]
-    begin = np.array([0, problem.counts.shape[1]], np.int32)
-    leaves = ClassShares(np.ascontiguousarray(label[:, None], np.int32), begin)
-    rows = cpu.prepare(X, 1, weight)
-    start = random_start(cpu, rows, leaves, "means", problem.depth, seed % 2**31, weight)
-    split = Oblique(alpha, 0.1 * alpha)
-    weight32 = weight.astype(np.float32)
-    return optimise(cpu, X, rows, start, leaves, split, weight32, max_iter=20, tol=1e-4).tree
-
-
-def complete(tree: Tree, depth: int) -> Hyperplanes:
-    """Return a tree of at most this depth as a complete one; nodes that it lacks go right."""
-    nodes = 2**depth - 1
-    weights, thresholds = np.zeros((nodes, tree.n_features)), np.full(nodes, -1.0)
-    leaf_class = np.zeros(nodes + 1, int)
-    dense, leaf_index = tree.coefficients.toarray(), tree.leaf_index
-    waiting = [(0, 0)]
-    while waiting:
-        source, place = waiting.pop()
-        if place >= nodes:
-            leaf_class[place - nodes] = tree.values[leaf_index[source]].argmax()
-        elif tree.left[source] < 0:
-            waiting.append((source, 2 * place + 2))
-            waiting.append((source, 2 * place + 1))
-        else:
-            weights[place], thresholds[place] = dense[source], tree.threshold[source]
-            waiting.append((int(tree.left[source]), 2 * place + 1))
-            waiting.append((int(tree.right[source]), 2 * place + 2))
-    return Hyperplanes(weights, thresholds, leaf_class)
 
 
 # ---- alternation --------------------------------------------------------------------------------

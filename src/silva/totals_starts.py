@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
-from silva.grow import random_start
 from silva.hyperplanes import (
     Hyperplanes,
     TotalsProblem,
@@ -22,13 +21,10 @@ from silva.hyperplanes import (
     path_sides,
     score,
 )
-from silva.kernels import cpu
-from silva.leaves import ClassShares
 from silva.oct_h import ErrorProblem
 from silva.oct_models import alternating
-from silva.oct_search import complete, search
-from silva.splits import Oblique
-from silva.tao import optimise
+from silva.oct_search import search
+from silva.tao_planes import tao_planes
 from silva.totals_planes import (
     SATURATION,
     Space,
@@ -36,7 +32,7 @@ from silva.totals_planes import (
     nearest_plane,
     pulled_plane,
 )
-from silva.tree import Array, Tree
+from silva.tree import Array
 
 SOURCES = ("guide", "pair", "column", "random", "opinion", "labels", "around")
 SOURCE_SHARES = (0.2, 0.1, 0.1, 0.1, 0.15, 0.15, 0.2)
@@ -116,24 +112,8 @@ def guiding_tree(
     label = np.concatenate([problem.classes, wanted])
     weight = np.concatenate([np.full(len(problem.labelled), known), weight])
     alpha = float(rng.choice([0.05, 0.5, 3.0]))
-    tree = tao_tree(
-        X, label, weight, problem.n_classes, problem.depth, alpha, int(rng.integers(2**31))
-    )
-    return complete(tree, problem.depth)
-
-
-def tao_tree(
-    X: Array, label: Array, weight: Array, n_classes: int, depth: int, alpha: float, seed: int
-) -> Tree:
-    """Return a TAO tree."""
-    leaves = ClassShares(
-        np.ascontiguousarray(label[:, None], np.int32), np.array([0, n_classes], np.int32)
-    )
-    rows = cpu.prepare(X, 1, weight)
-    start = random_start(cpu, rows, leaves, "means", depth, seed, weight)
-    split = Oblique(alpha, 0.1 * alpha)
-    weight32 = weight.astype(np.float32)
-    return optimise(cpu, X, rows, start, leaves, split, weight32, max_iter=10, tol=1e-4).tree
+    seed = int(rng.integers(2**31))
+    return tao_planes(X, label, weight, problem.n_classes, problem.depth, alpha, seed, 10)
 
 
 def proposed_direction(

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
 
 from silva.estimators.columns import fit_columns
-from silva.estimators.parameters import check_integer, check_number
+from silva.estimators.parameters import check_integer, check_number, check_running
 from silva.estimators.problem import leaf_numbers
 from silva.estimators.tao import check_lengths, require_targets
 from silva.estimators.tree_reading import TreeReading
@@ -173,12 +173,7 @@ class OptimalTreeClassifier(TreeReading, ClassifierMixin, BaseEstimator):
         check_integer("min_samples_leaf", self.min_samples_leaf, 1)
         if check_number("time_limit", self.time_limit) == 0.0:
             raise ValueError("time_limit must be positive, got 0")
-        if self.n_jobs is not None:
-            check_integer("n_jobs", self.n_jobs, -(2**31))
-        if not isinstance(self.verbose, bool):
-            check_integer("verbose", self.verbose, 0)
-        if self.callback is not None and not callable(self.callback):
-            raise TypeError(f"callback must be a function or None, got {self.callback!r}")
+        check_running(self.n_jobs, self.verbose, self.callback)
 
     def _read_classes(self, y: Any, n_rows: int) -> Array:
         """Check y and return the position of each row's class."""

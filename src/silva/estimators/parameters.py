@@ -55,3 +55,13 @@ def count_columns(max_features: Any, n_columns: int) -> int | None:
             raise ValueError(f"max_features as a share must be in (0, 1], got {max_features!r}")
         return max(1, int(max_features * n_columns))
     return check_integer("max_features", max_features, 1)
+
+
+def check_running(n_jobs: Any, verbose: Any, callback: Any) -> None:
+    """Check what says how a long fit runs: threads, progress, and a function that may stop it."""
+    if n_jobs is not None:
+        check_integer("n_jobs", n_jobs, -(2**31))
+    if not isinstance(verbose, bool):
+        check_integer("verbose", verbose, 0)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be a function or None, got {callback!r}")

@@ -13,7 +13,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 
 from silva.estimators.columns import fit_columns
-from silva.estimators.parameters import check_choice, check_integer, check_number
+from silva.estimators.parameters import (
+    check_choice,
+    check_integer,
+    check_number,
+    check_running,
+)
 from silva.estimators.partial_labels import PartialClasses, read_classes, read_totals
 from silva.estimators.problem import leaf_numbers
 from silva.estimators.totals_teacher import opinion_of_forest, opinion_of_labels
@@ -234,12 +239,7 @@ class SemiOptimalTreeClassifier(TreeReading, ClassifierMixin, BaseEstimator):
                 raise ValueError(f"{name} must be positive, got 0")
         check_choice("method", self.method, METHODS)
         check_choice("scaling", self.scaling, SCALINGS)
-        if self.n_jobs is not None:
-            check_integer("n_jobs", self.n_jobs, -(2**31))
-        if not isinstance(self.verbose, bool):
-            check_integer("verbose", self.verbose, 0)
-        if self.callback is not None and not callable(self.callback):
-            raise TypeError(f"callback must be a function or None, got {self.callback!r}")
+        check_running(self.n_jobs, self.verbose, self.callback)
 
     def _depth(self, n_rows: int) -> int:
         """Return the depth asked for, or the paper's; there must be a leaf for every class."""

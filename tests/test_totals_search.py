@@ -145,6 +145,17 @@ def test_the_clearings_of_a_node_are_clear(sided):
         assert ((known * side) if sided else np.abs(known)).min() >= 1
 
 
+def test_nodes_that_no_row_reaches_are_no_reason_to_warn():
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (14, 2)).astype(float)  # four places, eight leaves
+    y = rng.integers(0, 2, 14)
+    y[:2] = 0, 1
+    problem, truth = posed(X, y, np.arange(14) < 5, depth=3)
+    opinion = noisy_opinion(problem, truth)
+    for seed in range(5):
+        next(search(problem, opinion, seed, calls(20)), None)
+
+
 def test_two_classes_are_filled_by_the_highest_scores():
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(50, 2))

@@ -291,7 +291,7 @@ def _first_tree(
         right = opinion.wanted[mask] == 1
         fitted = fitted_plane(space, U[mask], right, opinion.confidence[mask] + 1e-9)
         if fitted is None:
-            thresholds[b] = -1.0 if right.mean() > 0.5 else 1.0
+            thresholds[b] = -1.0 if 2 * right.sum() > len(right) else 1.0
         else:
             weights[b], thresholds[b] = _sized(space, *fitted)
     return Hyperplanes(weights, thresholds, alternating_leaves(problem.depth))

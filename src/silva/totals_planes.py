@@ -25,7 +25,7 @@ from silva.tree import Array
 
 REACH = 1.0 + 1e-5  # margin asked for; solvers answer within a tolerance
 SLACK_PRICE = 1e3  # of a labelled row on the wrong side, in units of moving a plane by one
-PROGRAM_SECONDS = 20.0
+PROGRAM_SECONDS = 5.0
 SCAN_ENTRIES = 200_000  # projections sorted at a time
 SATURATION = 60.0  # up to which a direction is scaled before it is cut to the box
 

@@ -120,7 +120,7 @@ def search(
         whole = problem.fixed_leaves and attempt >= 3 and rng.random() < 0.5
         attempt += 1
         if whole:
-            branches = _fitted_branches(setting, guide)
+            branches = _fitted_branches(setting, guide, stop)
         elif best is not None and rng.random() < 0.5:
             branches = _proposed_branches(setting, best, follow=True)
         else:
@@ -252,13 +252,15 @@ def _labelled_plane(setting: Setting, rows: Array) -> Plane | None:
     return nearest_plane(space, w, threshold, problem.labelled[rows], np.where(right, 1.0, -1.0))
 
 
-def _fitted_branches(setting: Setting, guide: Hyperplanes) -> Branches | None:
+def _fitted_branches(
+    setting: Setting, guide: Hyperplanes, stop: Callable[[], bool]
+) -> Branches | None:
     """Take the branches of a whole tree that was fitted to labels, totals and opinion."""
     problem, rng, space = setting.problem, setting.rng, setting.space
     if rng.random() < 0.5:
         source, start = "alternation", alternated(problem, setting.opinion, space, guide, rng)
     else:
-        source, start = "fewest errors", separated(problem, setting.opinion, space, rng)
+        source, start = "fewest errors", separated(problem, setting.opinion, space, rng, stop)
     if start is None:
         return None
     tree, wanted = start

@@ -7,6 +7,7 @@ that meet all constraints, those that agree with it are preferred.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -195,7 +196,11 @@ def proposed_direction(
 
 
 def separated(
-    problem: TotalsProblem, opinion: Opinion, space: Space, rng: np.random.Generator
+    problem: TotalsProblem,
+    opinion: Opinion,
+    space: Space,
+    rng: np.random.Generator,
+    stop: Callable[[], bool],
 ) -> tuple[Hyperplanes, Array] | None:
     """Search for the tree of fewest errors on the labelled rows and a few rows of the opinion.
 
@@ -211,7 +216,7 @@ def separated(
     factor = np.divide(1.0, high - low, out=np.zeros(len(low)), where=high > low)
     unit = ErrorProblem.pose((X - low) * factor, label, 2, problem.depth, 0.0, 1)
     starts, seed = int(rng.integers(1, 4)), int(rng.integers(2**31))
-    *_, best = search(unit, seed, starts, 0.0, lambda: False)
+    *_, best = search(unit, seed, starts, 0.0, stop)
     weights = best.weights * factor
     tree = alternating(Hyperplanes(weights, best.thresholds + weights @ low, best.leaf_class))
     weights, thresholds = tree.weights.copy(), tree.thresholds.copy()

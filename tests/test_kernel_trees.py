@@ -502,12 +502,19 @@ def test_blends_lie_between_the_supervised_forests_and_the_semi_supervised_one()
     np.testing.assert_allclose(theirs.predict_proba(X), np.mean(peers, axis=0))
 
 
-def test_the_blend_is_the_one_that_finds_hidden_labels_best():
+def test_the_blend_is_the_mean_of_mixtures_weighted_by_how_well_they_find_hidden_labels():
     X, _, partial = digits()
     model = KernelForestClassifier(n_estimators=20, random_state=0).fit(X, partial)
-    assert model.blend_losses_[model.blend_] == min(model.blend_losses_.values())
+    mixtures = np.array(list(model.blend_losses_))
+    assert len(mixtures) == 15  # four quarters among three forests
+    np.testing.assert_allclose(mixtures.sum(axis=1), 1)
+    weight = np.exp(-np.array(list(model.blend_losses_.values())) * (partial >= 0).sum())
+    np.testing.assert_allclose(model.shares_, np.average(mixtures, axis=0, weights=weight))
+    assert model.blend_ == model.shares_[0]
+    best = min(model.blend_losses_, key=model.blend_losses_.get)
+    np.testing.assert_allclose(model.shares_, best, atol=0.25)
     few = KernelForestClassifier(n_estimators=5, random_state=0).fit(*iris(30)[::2])
-    assert few.blend_ == 0.5
+    np.testing.assert_array_equal(few.shares_, [0.5, 0.25, 0.25])
 
 
 def test_the_blend_of_numbers_is_judged_in_units_of_the_weighted_variance():

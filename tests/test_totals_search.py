@@ -12,14 +12,8 @@ from silva import p2_check
 from silva.hyperplanes import TotalsProblem, counts, diameter, paper_box, score
 from silva.mip_solvers import Effort, highs
 from silva.oct_models import s2oct_tight
-from silva.totals_heuristic import (
-    alternate,
-    alternations,
-    choose_cuts,
-    cleared,
-    cuts_along,
-    with_totals,
-)
+from silva.totals_cuts import choose_cuts, cuts_along
+from silva.totals_heuristic import alternate, alternations, cleared, emptied, with_totals
 from silva.totals_planes import Clearings, Space
 from silva.totals_search import search
 from silva.totals_solve import solve
@@ -256,6 +250,32 @@ def test_the_heuristic_meets_the_totals(n_classes):
     found = alternate(problem, noisy_opinion(problem, y), 0, lambda: False, trees=3)
     assert found.score.total_error == 0
     assert (found.tree.predict(problem.unlabelled) == y).mean() > 0.8
+
+
+def test_of_given_thresholds_each_counts_the_rows_on_its_left():
+    x = np.array([[3.0], [1.0], [2.0], [2.0]])
+    given = np.array([0.5, 1.5, 2.5, 9.0])
+    cuts = cuts_along(np.ones(1), x, np.ones(4, bool), np.array([1, 0, 0, 0]), np.ones(4), 2, given)
+    assert_array_equal(cuts.threshold, given)
+    assert_array_equal(cuts.left, [0, 1, 3, 4])
+    assert_array_equal(cuts.cost, [3, 2, 0, 1])
+
+
+@pytest.mark.parametrize("whole_numbers", [False, True])
+def test_emptied_slabs_and_exact_totals_go_together_on_thousands_of_rows(whole_numbers):
+    """Gaps between 4,500 rows are mostly narrower than a slab, so thresholds must be chosen."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 5000)
+    X = rng.normal(size=(5000, 6)) + 0.8 * y[:, None]
+    X = np.round(5 * X) if whole_numbers else X
+    problem, unknown = posed(X, y, np.arange(5000) < 500, depth=3)
+    found = emptied(problem, noisy_opinion(problem, unknown), 0)
+    assert found is not None
+    assert max(p2_check.check(problem, found.tree).values()) < 1e-6
+    assert_array_equal(
+        np.bincount(found.tree.predict(problem.unlabelled), minlength=2), problem.totals
+    )
+    assert (found.tree.predict(problem.unlabelled) == unknown).mean() > 0.75
 
 
 def test_rows_in_the_same_place_along_a_direction_are_told_apart():

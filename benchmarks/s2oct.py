@@ -6,9 +6,9 @@ B). The sets are those of the paper's Table 1 that the data folder has: complete
 dropped, class A the label 1 if there is one, else the first, all others B. Trees have the paper's
 depth: 2 below 1,000 rows, else 3. One thread.
 
-S²OCT (`SemiOptimalTreeClassifier`, default settings; also with the paper's units of the columns,
-`scaling="paper"`, and with `method="heuristic"`) knows the labels and how many unlabelled rows are
-A, λ. OCT-H (`OptimalTreeClassifier`, a minute at most) and
+S²OCT (`SemiOptimalTreeClassifier` with `method="exact"`; also with the paper's units of the
+columns, `scaling="paper"`, and with `method="heuristic"`) knows the labels and how many unlabelled
+rows are A, λ. OCT-H (`OptimalTreeClassifier`, a minute at most) and
 CART (scikit-learn) know the labels. "Top-λ" methods call the λ unlabelled rows of the highest score
 A: logistic regression and extremely random trees on the labels (if these are of one class, rows
 rank by their distance from the labelled ones). LapTAO knows all rows, and with "totals" how many

@@ -269,13 +269,14 @@ def test_emptied_slabs_and_exact_totals_go_together_on_thousands_of_rows(whole_n
     X = rng.normal(size=(5000, 6)) + 0.8 * y[:, None]
     X = np.round(5 * X) if whole_numbers else X
     problem, unknown = posed(X, y, np.arange(5000) < 500, depth=3)
-    found = emptied(problem, noisy_opinion(problem, unknown), 0)
+    found = emptied(problem, noisy_opinion(problem, unknown), 0, lambda: False)
     assert found is not None
     assert max(p2_check.check(problem, found.tree).values()) < 1e-6
     assert_array_equal(
         np.bincount(found.tree.predict(problem.unlabelled), minlength=2), problem.totals
     )
     assert (found.tree.predict(problem.unlabelled) == unknown).mean() > 0.75
+    assert emptied(problem, noisy_opinion(problem, unknown), 0, lambda: True) is None
 
 
 def test_rows_in_the_same_place_along_a_direction_are_told_apart():

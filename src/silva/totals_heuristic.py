@@ -73,15 +73,18 @@ def alternations(
         yield with_totals(problem, opinion, guide, rng, trust[number % len(trust)])
 
 
-def emptied(problem: TotalsProblem, opinion: Opinion, seed: int) -> Exact | None:
-    """Return the tree, of several, that keeps all constraints and contradicts least, or None."""
+def emptied(
+    problem: TotalsProblem, opinion: Opinion, seed: int, stop: Callable[[], bool]
+) -> Exact | None:
+    """Return the tree, of several, that keeps all constraints and contradicts least, or None.
+
+    `stop` is asked before every tree.
+    """
     rng = np.random.default_rng(seed)
-    found = [
-        with_empty_slabs(
-            problem, opinion, guiding_tree(problem, opinion, rng, disturbed=number > 0)
-        )
-        for number in range(TREES)
-    ]
+    found: list[Exact] = []
+    while len(found) < TREES and not stop():
+        guide = guiding_tree(problem, opinion, rng, disturbed=len(found) > 0)
+        found.append(with_empty_slabs(problem, opinion, guide))
     kept = [one for one in found if one.score.feasible and one.score.total_error == 0]
     return min(kept, key=_rank, default=None)
 

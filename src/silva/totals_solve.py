@@ -218,15 +218,19 @@ def _patience(problem: TotalsProblem) -> int:
 def _feasible(now: Progress, problem: TotalsProblem, opinion: Opinion, seed: int) -> None:
     """Look for a tree with exact totals and empty slabs, then briefly for a better one."""
     asked, enough = 0, 2**62
-    rough = emptied(problem, opinion, seed)
-    if rough is not None and now.offer(rough.tree):
-        now.report("feasible")
+
+    def late() -> bool:
+        return now.interrupted or now.left <= 0 or now.elapsed > FEASIBLE_SHARE * now.seconds
 
     def stop() -> bool:
         nonlocal asked
         asked += 1
-        late = now.elapsed > FEASIBLE_SHARE * now.seconds
-        return now.interrupted or now.left <= 0 or asked > enough or late
+        return asked > enough or late()
+
+    rough = emptied(problem, opinion, seed, late)
+    if rough is not None and now.offer(rough.tree):
+        now.report("feasible")
+        enough = _patience(problem)
 
     for tree in search(problem, opinion, seed, stop, strict=False):
         if now.tree is None:

@@ -2,9 +2,11 @@
 
 Extra trees of the labelled rows, weighted so that classes count as the totals say, then rounds of
 self-training: the classes that follow from the scores, with exact totals, are learned along with
-the labels, and each unlabelled row is asked of trees that did not see it. On biased samples (85 %
-of one class, two for each of 32 small sets) accuracy / MCC of the classes with the exact total were
-.780 / .503, against .762 / .458 without self-training and .747 / .421 of logistic regression.
+the labels, and each unlabelled row is asked of trees that did not see it; the mean over the rounds
+counts. On biased samples (85 % of one class, three for each of 32 small sets) accuracy / MCC of the
+classes with the exact total were .789 / .524, against .785 / .513 with two rounds that trust the
+found classes three times as much and the last round alone, .768 / .471 without self-training and
+.742 / .406 of logistic regression.
 """
 
 from __future__ import annotations
@@ -18,9 +20,9 @@ from silva.totals_starts import Opinion
 from silva.tree import Array
 
 TREES = 100
-ROUNDS = 2
-TRUST = 0.3  # weight of all unlabelled rows together, in units of the labelled ones
-LARGE = 20_000  # rows from which on cheaper forests must do
+ROUNDS = 4
+TRUST = 0.1  # weight of all unlabelled rows together, in units of the labelled ones
+LARGE = 10_000  # rows from which on cheaper forests must do
 SAMPLE = 3_000  # unlabelled rows that these learn from
 
 
@@ -46,10 +48,11 @@ def opinion_of_forest(
         scores = _first_scores(labelled, classes, weight, unlabelled, totals, seed, n_jobs)
     opinion = Opinion.of(scores, totals)
     again = _sampled_scores if len(labelled) + len(unlabelled) >= LARGE else _out_of_bag_scores
+    learned = np.zeros_like(scores)
     for number in range(1 if again is _sampled_scores else ROUNDS):
-        learned = again(labelled, classes, weight, unlabelled, opinion, seed + number, n_jobs)
+        learned += again(labelled, classes, weight, unlabelled, opinion, seed + number, n_jobs)
         # the first scores break ties, of which votes have many
-        opinion = Opinion.of(learned + 1e-6 * scores, totals)
+        opinion = Opinion.of(learned / (number + 1) + 1e-6 * scores, totals)
     return opinion
 
 

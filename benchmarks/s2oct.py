@@ -20,15 +20,12 @@ unlabelled rows and, in brackets, on all rows. "Seconds" is the whole fit on thi
 
 from __future__ import annotations
 
-import json
-import signal
-from contextlib import contextmanager
-
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks import report, s2oct_picture
+from benchmarks import s2oct_picture
 from benchmarks.data import Unavailable
+from benchmarks.resumable import append, read_log, remembered_interrupts
 from benchmarks.s2oct_instances import (
     BIASED,
     CLASSES,
@@ -141,23 +138,6 @@ def measured(plan, settings, log, notes):
     return records
 
 
-@contextmanager
-def remembered_interrupts():
-    """Yield a list that is no longer empty once there was a Ctrl-C, or a kind wish to end."""
-    wishes = []
-
-    def remember(number, frame):
-        wishes.append(number)
-        raise KeyboardInterrupt
-
-    before = {which: signal.signal(which, remember) for which in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield wishes
-    finally:
-        for which, handler in before.items():
-            signal.signal(which, handler)
-
-
 def measure_one(name, kind, seed, settings):
     """Return the record of one instance."""
     case = instance(name, kind, seed, settings["most_rows"])
@@ -175,26 +155,6 @@ def measure_one(name, kind, seed, settings):
 def key(record):
     """Return what tells an instance from the others."""
     return record["set"], record["kind"], record["seed"]
-
-
-def read_log(log):
-    """Return the records of a log; a last line that was cut off is dropped from the file, too."""
-    if log is None or not log.exists():
-        return []
-    text = log.read_text("utf-8")
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
-        report.write(log, whole)
-    return [json.loads(line) for line in whole.splitlines()]
-
-
-def append(log, record):
-    """Add a record to the log, if there is one."""
-    if log is None:
-        return
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 # ---- what the page says -------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from silva.copies import row_groups
 from silva.estimators.columns import Columns, encode, fit_columns
 from silva.estimators.fidelity import Faithful, Kind, Targets, most_faithful
 from silva.estimators.parameters import check_integer, check_number, check_running
@@ -29,6 +31,7 @@ from silva.estimators.trust import (
     hide_labels,
 )
 from silva.kernels import Matrix, select
+from silva.labels import Total
 from silva.laptao import Evidence
 from silva.tree import Array
 
@@ -133,7 +136,7 @@ class SilvaModel(BaseEstimator):
             raise ValueError("sample_weight must be positive at some labelled row, got all zeros")
         amount = self._read_totals(totals, weight)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        rows = distinct_rows(X, labels, labelled, weight, amount=amount)
+        rows = _in_order(distinct_rows(X, labels, labelled, weight, amount=amount))
         smoothed = self._smooth(rows, seed)
         Z = self._finish_labels(smoothed, rows.evidence)
         self._tell(f"fitting the model to {len(Z)} rows")
@@ -171,8 +174,11 @@ class SilvaModel(BaseEstimator):
         self.teacher_ = self._taught(rows.X, known, seed)
         answers = self._answers_of(self.teacher_, rows.X, known)
 
-        def teach(rest: Evidence) -> Array:
-            return self._answers_of(self._taught(rows.X, rest, seed, brief=True), rows.X, rest)
+        def teach(rest: Evidence) -> Array | None:
+            try:
+                return self._answers_of(self._taught(rows.X, rest, seed, brief=True), rows.X, rest)
+            except ValueError:  # some teachers need more rows; all of them were enough above
+                return None
 
         hidden: list[Hidden] = list(hide_labels(known, seed, teach))
         self._tell("building the graph")
@@ -182,7 +188,8 @@ class SilvaModel(BaseEstimator):
         )  # fmt: skip
 
     def _taught(self, X: Matrix, evidence: Evidence, seed: int, brief: bool = False) -> Any:
-        if self.teacher is None:
+        means = evidence.means[evidence.labelled > 0]
+        if self.teacher is None or (means == means[:1]).all():  # nothing to learn
             return None
         model = make_teacher(self.teacher, self._is_classes, seed, self.n_jobs, brief)
         return self._teach(model, X, evidence)
@@ -238,3 +245,21 @@ class SilvaModel(BaseEstimator):
     def _answers(self, X: Any) -> Array:
         check_is_fitted(self)
         return self._encoded_answers(encode(self, X, self.columns_))
+
+
+def _in_order(rows: DistinctRows) -> DistinctRows:
+    """Return the rows in an order that depends on them alone, not on how they came.
+
+    So folds, forests and hence the fitted model are the same for rows in any order.
+    """
+    order = np.argsort(row_groups(rows.X, 0), kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    known = rows.evidence
+    total = None if known.total is None else Total(known.total.weight[order], known.total.amount)
+    evidence = Evidence(
+        known.labelled[order], known.unlabelled[order], known.sums[order], total
+    )  # fmt: skip
+    return replace(
+        rows, X=rows.X[order], first=rows.first[order], member=place[rows.member], evidence=evidence
+    )

@@ -158,7 +158,8 @@ class SilvaClasses(SilvaModel):
 
     def predict(self, X: Any) -> Array:
         """Return the most probable class of each row; ties go to the first."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        code = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[code])
 
 
 def hidden_labels(smoothed: Smoothed, evidence: Evidence) -> tuple[Array, Array]:

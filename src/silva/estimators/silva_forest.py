@@ -32,6 +32,7 @@ from silva.tao import rescale_answers
 from silva.tree import Array, Tree, answer
 
 OBLIQUE_TREES, AXIS_TREES = 10, 50
+FEWER_TREES = 20  # to find out how good the ensemble is
 LEAST_ROWS = 2  # in a leaf of an axis-aligned tree
 MOST_DRAWN = 50_000  # rows that a tree of either kind learns from
 EVEN_TRUST = 10.0  # of graph over teacher, at which the teacher's own answer counts half
@@ -215,7 +216,7 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
                     Z += share * some
             kept = np.setdiff1d(np.arange(len(Z)), part.rows)
             targets = self._targets(rows, shares(Z))
-            forest, _ = self._grow_axis(targets.on(kept), AXIS_TREES // 2, seed)
+            forest, _ = self._grow_axis(targets.on(kept), FEWER_TREES, seed)
             answers = forest.predict(rows.X[part.rows]).reshape(len(part.rows), -1)
             weight = self._members.mix
             found.append((weight[0] + weight[1]) * answers + weight[2] * part.teacher[part.rows])

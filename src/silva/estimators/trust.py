@@ -180,25 +180,30 @@ def average(
 
 
 def hide_labels(
-    evidence: Evidence, seed: int, teach: Callable[[Evidence], Array]
+    evidence: Evidence, seed: int, teach: Callable[[Evidence], Array | None]
 ) -> Iterator[Hidden]:
     """Hide labels in folds, each with its share of every class; stop when enough were hidden.
+
+    The only label of a class is never hidden: nobody could find it.
 
     Parameters
     ----------
     evidence : Evidence
     seed : int
     teach : function
-        From what is left to a teacher's answers for all rows.
+        From what is left to a teacher's answers for all rows; None where it is too little, and
+        the fold is left out.
     """
     labelled = np.flatnonzero(evidence.labelled)
-    order = np.random.default_rng(seed).permutation(len(labelled))
     strata = evidence.sums[labelled].argmax(axis=1)
+    several = np.bincount(strata)[strata] > 1
+    labelled, strata = labelled[several], strata[several]
+    order = np.random.default_rng(seed).permutation(len(labelled))
     order = order[np.argsort(strata[order], kind="stable")]
     n_hidden = 0
     for fold in range(min(FOLDS, len(labelled))):
         rows = np.sort(labelled[order[fold::FOLDS]])
-        if n_hidden >= ENOUGH_HIDDEN or len(rows) == len(labelled):
+        if n_hidden >= ENOUGH_HIDDEN:
             return
         keep = np.ones(len(evidence.labelled), bool)
         keep[rows] = False
@@ -209,8 +214,10 @@ def hide_labels(
             sums=np.where(keep[:, None], evidence.sums, 0.0),
             total=None,
         )
-        n_hidden += len(rows)
-        yield Hidden(rows, rest, teach(rest))
+        answers = teach(rest)
+        if answers is not None:
+            n_hidden += len(rows)
+            yield Hidden(rows, rest, answers)
 
 
 # ---- classes ------------------------------------------------------------------------------------

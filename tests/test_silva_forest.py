@@ -69,9 +69,14 @@ def test_the_mix_sums_to_one(fitted):
     assert min(fitted.mix_.values()) >= 0
 
 
-def test_without_graph_the_teacher_counts_half(iris):
-    model = SilvaForestClassifier(gamma=0, teacher=LIGHT, random_state=0).fit(iris[0], iris[1])
-    assert_allclose(model.mix_["teacher"], 0.5)
+def test_the_teacher_counts_less_where_the_graph_is_trusted(iris):
+    X, y, _ = iris
+    without, trusted = (
+        SilvaForestClassifier(gamma=gamma, teacher=LIGHT, random_state=0).fit(X, y)
+        for gamma in (0, 10)
+    )
+    assert without.mix_["teacher"] > 0.6
+    assert trusted.mix_["teacher"] < 0.5
 
 
 def test_without_teacher_it_has_no_say(iris):

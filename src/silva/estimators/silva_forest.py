@@ -63,7 +63,7 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
     Labels are smoothed with a teacher and a graph as in `SilvaTreeClassifier`. Bagged oblique trees
     and extremely random trees are fitted to the smoothed labels of all rows and averaged with the
     teacher: the first two in the proportion that best tells the smoothed labels of rows out of
-    bag, the teacher the more, the less the graph is trusted.
+    bag, and as much as they do, the teacher the more, the less the graph is trusted.
 
     Parameters
     ----------
@@ -146,15 +146,13 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
         judged = ~np.isnan(oblique_oob[:, 0]) & (free > 0)
         if not judged.any():
             judged = ~np.isnan(oblique_oob[:, 0])
-        two = np.array([1.0, 1.0])
+        two, explained = np.array([0.5, 0.5]), 1.0
         if judged.any():
-            root = np.sqrt(targets.weight[judged])[:, None]
-            said = [(root * oob[judged]).ravel() for oob in (oblique_oob, axis_oob)]
-            two = nnls(np.stack(said, axis=1), (root * targets.Z[judged]).ravel())[0]
-        if not two.any():
-            two = np.array([1.0, 1.0])
-        two = two / two.sum()
-        mix = np.append(two, teacher) / (1 + teacher)
+            two, explained = _proportion(
+                (oblique_oob[judged], axis_oob[judged]), targets.on(judged)
+            )
+        forests = max(explained, 0.1) ** 2
+        mix = np.append(forests * two, teacher) / (forests + teacher)
         share = two[0] * oblique_share + two[1] * axis.feature_importances_
         return Members(oblique, axis, mix), share / max(share.sum(), 1e-300)
 
@@ -260,7 +258,18 @@ def _tree_answers(tree: Tree, targets: Targets, rows: Array) -> Array:
     return answer(tree, leaf_numbers(targets.kernels, tree, X, targets.n_threads), X)
 
 
+def _proportion(said: tuple[Array, Array], targets: Targets) -> tuple[Array, float]:
+    """Return the proportion in which two answers best tell the targets, and R² of the mixture."""
+    weight = targets.weight[:, None]
+    columns = [(np.sqrt(weight) * part).ravel() for part in said]
+    two = nnls(np.stack(columns, axis=1), (np.sqrt(weight) * targets.Z).ravel())[0]
+    two = two / two.sum() if two.any() else np.array([0.5, 0.5])
+    left = np.sum(weight * (two[0] * said[0] + two[1] * said[1] - targets.Z) ** 2)
+    whole = np.sum(weight * (targets.Z - targets.centre) ** 2)
+    return two, float(1 - left / max(whole, 1e-300))
+
+
 def _teacher_weight(smoothed: Smoothed) -> float:
-    """Return what the teacher counts beside both forests: 1 where the graph is not trusted."""
+    """Return what the teacher counts beside both forests: 2 where the graph is not trusted."""
     weights = [1 / (1 + trust.graph / (EVEN_TRUST * trust.teacher)) for trust in smoothed.trusts]
-    return float(smoothed.share @ weights)
+    return 2 * float(smoothed.share @ weights) ** 2

@@ -23,6 +23,7 @@ from silva.laptao import Evidence, fit_totals
 from silva.tree import Array
 
 TIES = 0.1  # of the squared error, beside the share of rows with another class
+DOUBT = 1e-3  # a teacher who rules a class out may be wrong, where totals ask for it
 EVEN = 4.0  # nats against a temperature of a half or of two, before any label was hidden
 
 
@@ -32,6 +33,7 @@ class SilvaClasses(SilvaModel):
     _is_classes = True
     _judge = CLASSES
     _partial: PartialClasses
+    _amount: Array | None
     classes_: Array
 
     # ---- labels ---------------------------------------------------------------------------------
@@ -50,6 +52,15 @@ class SilvaClasses(SilvaModel):
 
     def _teacher_answers(self, model: Any, X: Matrix) -> Array:
         return class_answers(model, X, self.classes_)
+
+    def _answers_of(self, teacher: Any, X: Matrix, evidence: Evidence) -> Array:
+        """Return the teacher's answers, meeting the totals: the graph should carry on no bias."""
+        answers = super()._answers_of(teacher, X, evidence)
+        if self._amount is None or teacher is None or not evidence.unlabelled.any():
+            return answers
+        share = self._amount / self._amount.sum()
+        total = Total(evidence.unlabelled, share * evidence.unlabelled.sum())
+        return meeting(shares(np.maximum(answers, DOUBT)), total)
 
     def _finish_labels(self, smoothed: Smoothed, evidence: Evidence) -> Array:
         """Return distributions that meet the totals, where there are any."""

@@ -119,6 +119,10 @@ class SilvaModel(BaseEstimator):
     def _write_report(self, smoothed: Smoothed, evidence: Evidence) -> str:
         """Return in words what happened."""
 
+    def _shown_labels(self, Z: Array, evidence: Evidence) -> Array:
+        """Return the smoothed labels as users see them."""
+        return Z
+
     def _read_totals(self, totals: Any, weight: Array) -> Array | None:
         """Return known totals of the outputs over the unlabelled rows."""
         return None
@@ -139,13 +143,13 @@ class SilvaModel(BaseEstimator):
         rows = _in_order(distinct_rows(X, labels, labelled, weight, amount=amount))
         smoothed = self._smooth(rows, seed)
         Z = self._finish_labels(smoothed, rows.evidence)
+        shown = rows.spread(self._shown_labels(Z, rows.evidence), n_rows)
         self._tell(f"fitting the model to {len(Z)} rows")
         self._fit_model(rows, Z, smoothed, seed)
         self.report_ = self._write_report(smoothed, rows.evidence)
-        spread = rows.spread(Z, n_rows)
         if not weight.all():  # rows without weight take no part
-            spread[weight == 0] = self._encoded_answers(X[weight == 0])
-        self._keep_labels(spread, labelled, weight)
+            shown[weight == 0] = self._encoded_answers(X[weight == 0])
+        self._keep_labels(shown, labelled, weight)
         self._tell(self.report_)
         return self
 

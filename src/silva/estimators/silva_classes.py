@@ -66,27 +66,24 @@ class SilvaClasses(SilvaModel):
         """Return distributions that meet the totals, where there are any."""
         labels, weight = hidden_labels(smoothed, evidence)
         self._temperature = best_temperature(smoothed.found, labels, weight)
-        self._moved = smoothed.moved
         Z = shares(smoothed.Z)
         return Z if evidence.total is None else meeting(Z, evidence.total)
 
-    def _calibrated(self, Z: Array, total: Total | None) -> Array:
+    def _shown_labels(self, Z: Array, evidence: Evidence) -> Array:
         """Return distributions as certain as hidden labels bear out, meeting the totals."""
         sharp = sharpened(Z, self._temperature)
-        return sharp if total is None else meeting(sharp, total)
+        return sharp if evidence.total is None else meeting(sharp, evidence.total)
 
     def _keep_labels(self, Z: Array, labelled: Array, weight: Array) -> None:
         partial, amount = self._partial, self._amount
         del self._partial, self._amount
         free = weight * ~labelled
-        total = None if amount is None else Total(free, amount)
-        self.label_distributions_ = self._calibrated(Z, total)
-        code = self.label_distributions_.argmax(axis=1)
-        code = np.where(labelled, partial.codes, code)
+        self.label_distributions_ = Z
+        code = np.where(labelled, partial.codes, Z.argmax(axis=1))
         self.transduction_ = self.classes_[code]
         self.class_totals_ = None
         if amount is not None:
-            smoothed = free @ self.label_distributions_
+            smoothed = free @ Z
             counted = np.bincount(code, free, minlength=len(self.classes_))
             self.class_totals_ = {
                 label: (float(a), float(s), float(c))
@@ -117,7 +114,9 @@ class SilvaClasses(SilvaModel):
         elif found is None:
             lines.append("There are too few labels to tell how good the teacher is.")
         else:
-            name = "forest plus extra trees" if self.teacher == "auto" else repr(self.teacher)
+            name = (
+                "forest plus extra trees" if self.teacher == "auto" else type(self.teacher).__name__
+            )
             teacher, blend, count = found
             lines.append(
                 f"The teacher ({name}) finds {teacher:.0%} of {count} labels that were hidden "

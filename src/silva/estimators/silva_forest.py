@@ -31,7 +31,7 @@ from silva.leaves import Mean
 from silva.tao import rescale_answers
 from silva.tree import Array, Tree, answer
 
-OBLIQUE_TREES, AXIS_TREES = 10, 50
+OBLIQUE_TREES, AXIS_TREES = 20, 50
 FEWER_TREES = 20  # to find out how good the ensemble is
 LEAST_ROWS = 2  # in a leaf of an axis-aligned tree
 MOST_DRAWN = 50_000  # rows that a tree of either kind learns from

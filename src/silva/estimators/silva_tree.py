@@ -143,7 +143,7 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
         Where totals are known, the leaves meet them.
         """
         tree, leaf, known = found.tree, found.leaf, rows.evidence
-        sharp = self._calibrated(Z, known.total)
+        sharp = self._shown_labels(Z, known)
         reached = np.bincount(leaf, rows.weight, minlength=tree.n_leaves)
         sums = [np.bincount(leaf, rows.weight * z, minlength=tree.n_leaves) for z in sharp.T]
         values = np.stack(sums, axis=1) / np.maximum(reached, 1e-300)[:, None]

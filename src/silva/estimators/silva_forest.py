@@ -97,7 +97,7 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
     >>> y = digits.copy()
     >>> y[50:] = -1
     >>> model = SilvaForestClassifier(random_state=0).fit(X, y)
-    >>> model.score(X[50:], digits[50:]) > 0.9
+    >>> model.score(X[50:], digits[50:]) > 0.85
     True
     """
 

@@ -16,6 +16,8 @@ from silva.estimators.predictive_clustering import (
 )
 from silva.estimators.self_training import SelfTrainingRegressor
 from silva.estimators.semi_optimal import SemiOptimalTreeClassifier
+from silva.estimators.silva_forest import SilvaForestClassifier
+from silva.estimators.silva_tree import SilvaTreeClassifier
 from silva.estimators.tao import TAOTreeClassifier, TAOTreeRegressor
 from silva.graph import affinity_graph
 from silva.model_selection import LabelledKFold, LabelledShuffleSplit
@@ -38,6 +40,8 @@ __all__ = [
     "PredictiveClusteringTreeRegressor",
     "SelfTrainingRegressor",
     "SemiOptimalTreeClassifier",
+    "SilvaForestClassifier",
+    "SilvaTreeClassifier",
     "TAOBoostClassifier",
     "TAOBoostRegressor",
     "TAOForestClassifier",

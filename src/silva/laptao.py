@@ -98,7 +98,7 @@ class SmoothedLabels:
         lowest, highest = self._label_range()
         spread = np.clip(spread, lowest, highest)
         if self._evidence.total is not None:
-            spread = _fit_totals(spread, self._evidence.total)
+            spread = fit_totals(spread, self._evidence.total)
         return np.asarray(spread)
 
     def _label_range(self) -> tuple[Array, Array]:
@@ -129,7 +129,7 @@ class SmoothedLabels:
         )
 
 
-def _fit_totals(Z: Array, total: Total) -> Array:
+def fit_totals(Z: Array, total: Total) -> Array:
     """Scale the columns of a distribution per row until their weighted totals are as given.
 
     Iterative proportional fitting: of all distributions with these totals, the closest in relative

@@ -1,0 +1,269 @@
+"""What the flagship estimators share: from the user's rows and few labels to smoothed labels."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+
+from silva.copies import row_groups
+from silva.estimators.columns import Columns, encode, fit_columns
+from silva.estimators.fidelity import Faithful, Kind, Targets, most_faithful
+from silva.estimators.parameters import check_integer, check_number, check_running
+from silva.estimators.problem import check_weights
+from silva.estimators.spreading import DistinctRows, distinct_rows, graph_of_rows
+from silva.estimators.teachers import check_teacher, make_teacher
+from silva.estimators.trust import (
+    NO_TEACHER,
+    TRUSTS,
+    Hidden,
+    Judge,
+    Smoothed,
+    Trust,
+    average,
+    hide_labels,
+)
+from silva.kernels import Matrix, select
+from silva.labels import Total
+from silva.laptao import Evidence
+from silva.tree import Array
+
+NEIGHBOURS = 20
+DEEPEST = 8  # one tree that can be read
+LEAF_ROWS = 8  # the depth leaves so many rows in a leaf
+ALPHA = 0.1
+
+
+class SilvaModel(BaseEstimator):
+    """Base of the flagship trees and forests.
+
+    The steps of `fit`, the same for classes and numbers, trees and forests: copies of rows become
+    one row; a teacher learns from the labelled rows; a graph joins rows that are alike in what the
+    labels depend on; labels are smoothed over it with the teacher (`silva.estimators.trust`); a
+    model is fitted to the smoothed labels of all rows.
+    """
+
+    _is_classes: bool
+    _judge: Judge
+    columns_: Columns
+
+    def __init__(
+        self,
+        *,
+        max_depth: int | str = "auto",
+        alpha: float | str = "auto",
+        gamma: float | str = "auto",
+        teacher: Any = "auto",
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        device: str = "cpu",
+        verbose: int = 0,
+    ) -> None:
+        self.max_depth = max_depth
+        self.alpha = alpha
+        self.gamma = gamma
+        self.teacher = teacher
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.device = device
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    @property
+    def _n_threads(self) -> int:
+        return int(effective_n_jobs(self.n_jobs))
+
+    # ---- what classes and numbers, trees and forests do differently -----------------------------
+
+    @abstractmethod
+    def _read_labels(self, y: Any, n_rows: int) -> tuple[Array, Array]:
+        """Return label rows of shape (rows, outputs), zero where unlabelled, and the mask."""
+
+    @abstractmethod
+    def _teach(self, model: Any, X: Matrix, evidence: Evidence) -> Any:
+        """Fit a teacher to the labelled rows."""
+
+    @abstractmethod
+    def _teacher_answers(self, model: Any, X: Matrix) -> Array:
+        """Return what a teacher says of rows, a column per output."""
+
+    @abstractmethod
+    def _finish_labels(self, smoothed: Smoothed, evidence: Evidence) -> Array:
+        """Return the smoothed labels as a model shall learn them."""
+
+    @abstractmethod
+    def _fit_model(self, rows: DistinctRows, Z: Array, smoothed: Smoothed, seed: int) -> None:
+        """Fit the tree or the forest to smoothed labels."""
+
+    @abstractmethod
+    def _keep_labels(self, Z: Array, labelled: Array, weight: Array) -> None:
+        """Keep what the training rows were found to be."""
+
+    @abstractmethod
+    def _encoded_answers(self, X: Matrix) -> Array:
+        """Return the fitted model's answers for encoded rows, a column per output."""
+
+    @abstractmethod
+    def _write_report(self, smoothed: Smoothed, evidence: Evidence) -> str:
+        """Return in words what happened."""
+
+    def _shown_labels(self, Z: Array, evidence: Evidence) -> Array:
+        """Return the smoothed labels as users see them."""
+        return Z
+
+    def _read_totals(self, totals: Any, weight: Array) -> Array | None:
+        """Return known totals of the outputs over the unlabelled rows."""
+        return None
+
+    # ---- fitting --------------------------------------------------------------------------------
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, totals: Any) -> Self:
+        self._check_parameters()
+        X, self.columns_ = fit_columns(self, X)
+        n_rows = X.shape[0]
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        labels, labelled = self._read_labels(y, n_rows)
+        check_weights(weight)
+        if not weight[labelled].any():
+            raise ValueError("sample_weight must be positive at some labelled row, got all zeros")
+        amount = self._read_totals(totals, weight)
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        rows = _in_order(distinct_rows(X, labels, labelled, weight, amount=amount))
+        smoothed = self._smooth(rows, seed)
+        Z = self._finish_labels(smoothed, rows.evidence)
+        shown = rows.spread(self._shown_labels(Z, rows.evidence), n_rows)
+        self._tell(f"fitting the model to {len(Z)} rows")
+        self._fit_model(rows, Z, smoothed, seed)
+        self.report_ = self._write_report(smoothed, rows.evidence)
+        if not weight.all():  # rows without weight take no part
+            shown[weight == 0] = self._encoded_answers(X[weight == 0])
+        self._keep_labels(shown, labelled, weight)
+        self._tell(self.report_)
+        return self
+
+    def _check_parameters(self) -> None:
+        if self.max_depth != "auto":
+            check_integer("max_depth", self.max_depth, 0)
+        for name in ("alpha", "gamma"):
+            if getattr(self, name) != "auto":
+                check_number(name, getattr(self, name))
+        check_teacher(self.teacher, self._is_classes)
+        if self.teacher is None and self.gamma != "auto" and float(self.gamma) == 0:
+            raise ValueError("gamma must be positive where teacher=None, got 0: nothing is learned")
+        select(self.device)
+        check_running(self.n_jobs, self.verbose, None)
+
+    def _tell(self, words: str) -> None:
+        if self.verbose:
+            print(f"[Silva] {words}", flush=True)
+
+    def _smooth(self, rows: DistinctRows, seed: int) -> Smoothed:
+        """Teach, build the graph, and smooth the labels with as much trust as they bear out."""
+        known = rows.evidence
+        self._tell(
+            f"teaching from {np.count_nonzero(known.labelled)} of {len(known.labelled)} rows"
+        )
+        self.teacher_ = self._taught(rows.X, known, seed)
+        answers = self._answers_of(self.teacher_, rows.X, known)
+
+        def teach(rest: Evidence) -> Array | None:
+            try:
+                return self._answers_of(self._taught(rows.X, rest, seed, brief=True), rows.X, rest)
+            except ValueError:  # some teachers need more rows; all of them were enough above
+                return None
+
+        hidden: list[Hidden] = list(hide_labels(known, seed, teach))
+        self._tell("building the graph")
+        return average(
+            self._graph(rows, seed), known, answers, hidden, self._trusts(), self._judge,
+            self._n_threads,
+        )  # fmt: skip
+
+    def _taught(self, X: Matrix, evidence: Evidence, seed: int, brief: bool = False) -> Any:
+        means = evidence.means[evidence.labelled > 0]
+        if self.teacher is None or (means == means[:1]).all():  # nothing to learn
+            return None
+        model = make_teacher(self.teacher, self._is_classes, seed, self.n_jobs, brief)
+        return self._teach(model, X, evidence)
+
+    def _answers_of(self, teacher: Any, X: Matrix, evidence: Evidence) -> Array:
+        if teacher is None:  # nothing is known but the mean label
+            mean = evidence.sums.sum(axis=0) / evidence.labelled.sum()
+            return np.tile(mean, (X.shape[0], 1))
+        return self._teacher_answers(teacher, X)
+
+    def _trusts(self) -> tuple[Trust, ...]:
+        weight = 0.01 if self.teacher is None else 1.0
+        if self.gamma != "auto":
+            return (Trust(float(self.gamma), weight),)
+        return NO_TEACHER if self.teacher is None else TRUSTS
+
+    def _graph(self, rows: DistinctRows, seed: int) -> sparse.csr_array:
+        """Return the graph of the distinct rows, its mean degree one."""
+        n_rows = rows.X.shape[0]
+        if self._trusts() == (Trust(0.0, 1.0),):
+            return sparse.csr_array((n_rows, n_rows))
+        W = graph_of_rows(
+            rows, affinity=None, n_rows=n_rows, n_neighbors=min(NEIGHBOURS, n_rows - 1),
+            perplexity="auto", mutual=True, scaling="relevance", is_classes=self._is_classes,
+            memory=None, seed=seed, n_jobs=self.n_jobs, verbose=0,
+        )  # fmt: skip
+        return W * (n_rows / max(W.sum(), 1e-300))
+
+    # ---- trees ----------------------------------------------------------------------------------
+
+    def _targets(self, rows: DistinctRows, Z: Array) -> Targets:
+        return Targets(rows.X, Z, rows.weight, select(self.device), self._n_threads)
+
+    def _depth(self, n_rows: int) -> int:
+        """Return the largest depth: what was asked for, or what the number of rows allows."""
+        if self.max_depth != "auto":
+            return int(self.max_depth)
+        return int(np.clip(np.ceil(np.log2(n_rows / LEAF_ROWS)), 1, DEEPEST))
+
+    def _alpha(self) -> float:
+        return ALPHA if self.alpha == "auto" else float(self.alpha)
+
+    def _faithful_tree(self, targets: Targets, kinds: list[Kind], seed: int) -> Faithful:
+        return most_faithful(targets, kinds, self._infidelity, seed)
+
+    @staticmethod
+    @abstractmethod
+    def _infidelity(answers: Array, targets: Array, weight: Array) -> float:
+        """Return the mean loss of answers against smoothed labels."""
+
+    # ---- predicting -----------------------------------------------------------------------------
+
+    def _answers(self, X: Any) -> Array:
+        check_is_fitted(self)
+        return self._encoded_answers(encode(self, X, self.columns_))
+
+
+def _in_order(rows: DistinctRows) -> DistinctRows:
+    """Return the rows in an order that depends on them alone, not on how they came.
+
+    So folds, forests and hence the fitted model are the same for rows in any order.
+    """
+    order = np.argsort(row_groups(rows.X, 0), kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    known = rows.evidence
+    total = None if known.total is None else Total(known.total.weight[order], known.total.amount)
+    evidence = Evidence(
+        known.labelled[order], known.unlabelled[order], known.sums[order], total
+    )  # fmt: skip
+    return replace(
+        rows, X=rows.X[order], first=rows.first[order], member=place[rows.member], evidence=evidence
+    )

@@ -1,0 +1,203 @@
+"""What the flagship trees and forests of classes share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from silva.estimators.partial_labels import PartialClasses, read_classes, read_totals
+from silva.estimators.silva_base import SilvaModel
+from silva.estimators.teachers import class_answers, teach_classes
+from silva.estimators.trust import (
+    CLASSES,
+    TEMPERATURES,
+    Smoothed,
+    class_likelihoods,
+    shares,
+    sharpened,
+)
+from silva.kernels import Matrix
+from silva.labels import Total
+from silva.laptao import Evidence, fit_totals
+from silva.tree import Array
+
+TIES = 0.1  # of the squared error, beside the share of rows with another class
+DOUBT = 1e-3  # a teacher who rules a class out may be wrong, where totals ask for it
+EVEN = 4.0  # nats against a temperature of a half or of two, before any label was hidden
+
+
+class SilvaClasses(SilvaModel):
+    """Base of `SilvaTreeClassifier` and `SilvaForestClassifier`."""
+
+    _is_classes = True
+    _judge = CLASSES
+    _partial: PartialClasses
+    _amount: Array | None
+    classes_: Array
+
+    # ---- labels ---------------------------------------------------------------------------------
+
+    def _read_labels(self, y: Any, n_rows: int) -> tuple[Array, Array]:
+        self._partial = read_classes(y, n_rows)
+        self.classes_ = self._partial.classes
+        return self._partial.indicators(), self._partial.labelled
+
+    def _read_totals(self, totals: Any, weight: Array) -> Array | None:
+        self._amount = None if totals is None else read_totals(totals, self._partial, weight)
+        return self._amount
+
+    def _teach(self, model: Any, X: Matrix, evidence: Evidence) -> Any:
+        return teach_classes(model, X, evidence, self.classes_)
+
+    def _teacher_answers(self, model: Any, X: Matrix) -> Array:
+        return class_answers(model, X, self.classes_)
+
+    def _answers_of(self, teacher: Any, X: Matrix, evidence: Evidence) -> Array:
+        """Return the teacher's answers, meeting the totals: the graph should carry on no bias."""
+        answers = super()._answers_of(teacher, X, evidence)
+        if self._amount is None or teacher is None or not evidence.unlabelled.any():
+            return answers
+        share = self._amount / self._amount.sum()
+        total = Total(evidence.unlabelled, share * evidence.unlabelled.sum())
+        return meeting(shares(np.maximum(answers, DOUBT)), total)
+
+    def _finish_labels(self, smoothed: Smoothed, evidence: Evidence) -> Array:
+        """Return distributions that meet the totals, where there are any."""
+        labels, weight = hidden_labels(smoothed, evidence)
+        self._temperature = best_temperature(smoothed.found, labels, weight)
+        Z = shares(smoothed.Z)
+        return Z if evidence.total is None else meeting(Z, evidence.total)
+
+    def _shown_labels(self, Z: Array, evidence: Evidence) -> Array:
+        """Return distributions as certain as hidden labels bear out, meeting the totals."""
+        sharp = sharpened(Z, self._temperature)
+        return sharp if evidence.total is None else meeting(sharp, evidence.total)
+
+    def _keep_labels(self, Z: Array, labelled: Array, weight: Array) -> None:
+        partial, amount = self._partial, self._amount
+        del self._partial, self._amount
+        free = weight * ~labelled
+        self.label_distributions_ = Z
+        code = np.where(labelled, partial.codes, Z.argmax(axis=1))
+        self.transduction_ = self.classes_[code]
+        self.class_totals_ = None
+        if amount is not None:
+            smoothed = free @ Z
+            counted = np.bincount(code, free, minlength=len(self.classes_))
+            self.class_totals_ = {
+                label: (float(a), float(s), float(c))
+                for label, a, s, c in zip(
+                    self.classes_.tolist(), amount, smoothed, counted, strict=True
+                )
+            }
+
+    @staticmethod
+    def _infidelity(answers: Array, targets: Array, weight: Array) -> float:
+        other = answers.argmax(axis=1) != targets.argmax(axis=1)
+        squared = ((answers - targets) ** 2).sum(axis=1)
+        return float(np.average(other + TIES * squared, weights=weight))
+
+    # ---- words ----------------------------------------------------------------------------------
+
+    def _report_labels(self, smoothed: Smoothed, evidence: Evidence) -> list[str]:
+        """Return what labels, teacher and graph did."""
+        n_labelled = int(np.count_nonzero(evidence.labelled))
+        n_rows = len(evidence.labelled)
+        lines = [
+            f"{n_labelled} of {n_rows} distinct rows are labelled, with {len(self.classes_)} "
+            f"classes; {self._columns_in_words()}."
+        ]
+        found = self._accuracy_of_teacher(smoothed, evidence)
+        if self.teacher is None:
+            lines.append("There is no teacher: labels were spread over the graph alone.")
+        elif found is None:
+            lines.append("There are too few labels to tell how good the teacher is.")
+        else:
+            name = (
+                "forest plus extra trees" if self.teacher == "auto" else type(self.teacher).__name__
+            )
+            teacher, blend, count = found
+            lines.append(
+                f"The teacher ({name}) finds {teacher:.0%} of {count} labels that were hidden "
+                f"from it, the smoothed labels {blend:.0%}."
+            )
+        weight = smoothed.share @ [each.graph > 0 for each in smoothed.trusts]
+        lines.append(
+            f"The graph counts in {weight:.0%} of the average and moved "
+            f"{smoothed.moved:.1%} of the teacher's probability at the unlabelled rows."
+            if self.teacher is not None
+            else f"{smoothed.moved:.1%} of the mean label's probability was moved."
+        )
+        if evidence.total is not None:
+            lines.append("The totals of the classes were given, and the smoothed labels meet them.")
+        return lines
+
+    def _columns_in_words(self) -> str:
+        encoded, given = len(self.columns_.source), self.n_features_in_
+        return f"{given} columns" + (f", encoded as {encoded}" if encoded != given else "")
+
+    def _accuracy_of_teacher(
+        self, smoothed: Smoothed, evidence: Evidence
+    ) -> tuple[float, float, int] | None:
+        """Return how many hidden labels the teacher and the smoothed labels find, and of how many.
+
+        None where nothing could be hidden.
+        """
+        if not smoothed.hidden:
+            return None
+        labels, weight = hidden_labels(smoothed, evidence)
+        truth = labels.argmax(axis=1)
+        taught = np.concatenate([part.teacher[part.rows] for part in smoothed.hidden])
+        return (
+            float(np.average(taught.argmax(axis=1) == truth, weights=weight)),
+            float(np.average(smoothed.found.argmax(axis=1) == truth, weights=weight)),
+            len(truth),
+        )
+
+    # ---- predicting -----------------------------------------------------------------------------
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return class probabilities."""
+        return self._answers(X)
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithms of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
+    def predict(self, X: Any) -> Array:
+        """Return the most probable class of each row; ties go to the first."""
+        code = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[code])
+
+
+def hidden_labels(smoothed: Smoothed, evidence: Evidence) -> tuple[Array, Array]:
+    """Return the labels that were hidden, in the order of `Smoothed.found`, and their weights."""
+    rows = [part.rows for part in smoothed.hidden]
+    row = np.concatenate(rows) if rows else np.zeros(0, int)
+    return evidence.means[row], evidence.labelled[row]
+
+
+def best_temperature(found: Array, labels: Array, weight: Array) -> float:
+    """Return the temperature at which answers are as certain as hidden labels bear out.
+
+    With few labels it stays near one.
+    """
+    prior = -EVEN * np.log2(TEMPERATURES) ** 2
+    score = prior if not len(weight) else prior + class_likelihoods(found, labels, weight)
+    return TEMPERATURES[int(np.argmax(score))]
+
+
+def class_factors(Z: Array, total: Total) -> Array:
+    """Return what the classes of distributions are to be multiplied with to meet totals."""
+    counted = total.weight > 0
+    before, after = Z[counted], fit_totals(Z[counted], Total(total.weight[counted], total.amount))
+    ratio = np.log(np.maximum(after, 1e-12)) - np.log(np.maximum(before, 1e-12))
+    return np.asarray(np.exp(np.median(ratio - ratio.mean(axis=1, keepdims=True), axis=0)))
+
+
+def meeting(Z: Array, total: Total) -> Array:
+    """Return distributions that meet totals; rows that do not count stay as they are."""
+    met = fit_totals(Z, total)
+    return np.where((total.weight > 0)[:, None], met, Z)

@@ -1,0 +1,186 @@
+"""The flagship tree: a teacher and a graph teach one readable tree what few labels mean."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+
+from silva.estimators.fidelity import Faithful, Kind
+from silva.estimators.problem import leaf_numbers
+from silva.estimators.silva_classes import SilvaClasses, meeting
+from silva.estimators.spreading import DistinctRows
+from silva.estimators.tree_reading import TreeReading
+from silva.estimators.trust import Smoothed, shares
+from silva.kernels import Matrix, select
+from silva.labels import Total
+from silva.laptao import Evidence
+from silva.tree import Array, Tree, node_totals
+
+GREEDY_LEAVES = (64, 128)
+
+
+class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
+    """One readable tree from few labels and many unlabelled rows, for tables of any kind.
+
+    A teacher, a random forest plus extremely random trees, learns from the labelled rows. Its
+    answers for the other rows and the labels are smoothed over a graph of alike rows, graph and
+    teacher each trusted as far as labels that were hidden bear it out. One tree is then fitted to
+    the smoothed labels of all rows: of several kinds the one that best predicts them on rows held
+    out. `report_` tells in words what happened.
+
+    Parameters
+    ----------
+    max_depth : int or "auto", default="auto"
+        Depth at most; "auto" is what leaves eight rows or so in a leaf, and 8 at most.
+    alpha : float or "auto", default="auto"
+        Price of the coefficients of oblique decisions; larger is sparser. "auto" is 0.1.
+    gamma : float or "auto", default="auto"
+        Trust in the graph, where a label has 5 and a teacher's answer 1; 0 does without the graph.
+        "auto" averages over several values, and over less trust in the teacher, by how well each
+        finds labels that are hidden from it.
+    teacher : "auto", classifier or None, default="auto"
+        What learns from the labelled rows, with `predict_proba`; "auto" is a random forest of 100
+        trees plus 100 extremely random ones, None spreads labels over the graph alone.
+    random_state : int, RandomState or None
+    n_jobs : int, optional
+        Threads. The result is the same for any number.
+    device : {"cpu", "reference"}, default="cpu"
+        Compute table of the tree.
+    verbose : int, default=0
+        Positive: a line for each step, and the report.
+
+    Attributes
+    ----------
+    classes_ : array
+    tree_ : Tree
+        The fitted tree, over the encoded columns.
+    teacher_ : classifier or None
+        The fitted teacher, over the encoded columns.
+    transduction_ : array of shape (rows,)
+        Class of each training row: as given where it was, else as smoothed.
+    label_distributions_ : array of shape (rows, classes)
+        The smoothed labels of the training rows, as probabilities.
+    class_totals_ : dict or None
+        Where totals were given: class to (asked, smoothed, transduced) totals over the unlabelled
+        rows, the last a count.
+    fidelity_ : dict
+        How faithful the tree is to the smoothed labels on rows held out: "agreement", the share
+        of rows with the same class, and "r2", the explained share of their variance.
+    report_ : str
+        In words what happened.
+    feature_importances_ : array of shape (features,)
+    columns_ : Columns
+        How the input columns were encoded.
+
+    Notes
+    -----
+    Unlabelled rows are marked by -1 or by a missing value (None, NaN, NA). Missing values and the
+    categories of frames are encoded as in `TAOTreeClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from silva import SilvaTreeClassifier
+    >>> X, digits = load_digits(return_X_y=True)
+    >>> y = digits.copy()
+    >>> y[50:] = -1
+    >>> model = SilvaTreeClassifier(random_state=0).fit(X, y)
+    >>> model.score(X[50:], digits[50:]) > 0.85
+    True
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, class_totals: Any = None) -> Self:
+        """Fit the tree.
+
+        Parameters
+        ----------
+        X : array, CSR matrix or frame of shape (rows, features)
+        y : array of shape (rows,)
+            Classes of any type; -1 or missing where unknown.
+        sample_weight : array of shape (rows,), optional
+            Non-negative weights; a weight of 2 counts as two rows.
+        class_totals : mapping, optional
+            Class to its number, or share, among the unlabelled rows. Smoothed labels and the
+            tree's probabilities meet these totals.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, y, sample_weight, class_totals)
+
+    def _kinds(self, n_rows: int) -> list[Kind]:
+        depth, alpha = self._depth(n_rows), self._alpha()
+        kinds = [
+            Kind(f"oblique, depth {depth}", "oblique", "constant", depth, alpha),
+            *(
+                Kind(f"one column a decision, {most} leaves", "greedy", "constant",
+                     depth if self.max_depth != "auto" else 2 * depth, alpha, most)
+                for most in GREEDY_LEAVES
+            ),
+        ]  # fmt: skip
+        if depth > 3:
+            kinds.insert(
+                1, Kind(f"oblique, depth {depth - 2}", "oblique", "constant", depth - 2, alpha)
+            )
+        return kinds
+
+    def _fit_model(self, rows: DistinctRows, Z: Array, smoothed: Smoothed, seed: int) -> None:
+        targets = self._targets(rows, Z)
+        found = self._faithful_tree(targets, self._kinds(len(Z)), seed)
+        self.tree_ = self._with_answers(found, rows, Z)
+        self.feature_importances_ = np.bincount(
+            self.columns_.source, found.importances, minlength=self.n_features_in_
+        )
+        self._kind = found.kind.words
+        self.fidelity_ = _fidelity(found, Z, rows.weight)
+
+    def _with_answers(self, found: Faithful, rows: DistinctRows, Z: Array) -> Tree:
+        """Return the tree with leaves that answer with the mean calibrated labels of their rows.
+
+        Where totals are known, the leaves meet them.
+        """
+        tree, leaf, known = found.tree, found.leaf, rows.evidence
+        sharp = self._shown_labels(Z, known)
+        reached = np.bincount(leaf, rows.weight, minlength=tree.n_leaves)
+        sums = [np.bincount(leaf, rows.weight * z, minlength=tree.n_leaves) for z in sharp.T]
+        values = np.stack(sums, axis=1) / np.maximum(reached, 1e-300)[:, None]
+        values = np.where(reached[:, None] > 0, values, shares(tree.values))
+        if known.total is not None:
+            free = np.bincount(leaf, known.total.weight, minlength=tree.n_leaves)
+            values = meeting(values, Total(free, known.total.amount))
+        return tree.with_leaves(values, node_totals(tree, reached))
+
+    def _encoded_answers(self, X: Matrix) -> Array:
+        leaf = leaf_numbers(select(self.device), self.tree_, X, self._n_threads)
+        return np.asarray(self.tree_.values[leaf])
+
+    def _write_report(self, smoothed: Smoothed, evidence: Evidence) -> str:
+        lines = self._report_labels(smoothed, evidence)
+        tree, faith = self.tree_, self.fidelity_
+        decisions = int(np.count_nonzero(~tree.is_leaf))
+        columns = tree.coefficients.nnz / max(decisions, 1)
+        lines.append(
+            f"The tree ({self._kind}) has {tree.n_leaves} leaves at depth {tree.depth} or less and "
+            f"asks for {columns:.1f} columns a decision."
+        )
+        if not np.isnan(faith["agreement"]):
+            lines.append(
+                f"On rows held out it gives the class of the smoothed labels to "
+                f"{faith['agreement']:.1%} and explains {faith['r2']:.0%} of their variance: the "
+                f"other {1 - faith['agreement']:.1%} are the price of being one tree."
+            )
+        return "\n".join(lines)
+
+
+def _fidelity(found: Faithful, Z: Array, weight: Array) -> dict[str, float]:
+    """Return agreement and R² of the answers to rows held out."""
+    if not len(found.held_out):
+        return {"agreement": np.nan, "r2": np.nan}
+    Z, weight, answers = Z[found.held_out], weight[found.held_out], found.answers
+    same = np.average(answers.argmax(axis=1) == Z.argmax(axis=1), weights=weight)
+    left = weight @ ((answers - Z) ** 2).sum(axis=1)
+    whole = weight @ ((Z - weight @ Z / weight.sum()) ** 2).sum(axis=1)
+    return {"agreement": float(same), "r2": float(1 - left / max(whole, 1e-300))}

@@ -1,0 +1,125 @@
+"""The teacher: a model of the labelled rows alone, and what it says of all the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+    VotingClassifier,
+    VotingRegressor,
+)
+from sklearn.utils.validation import has_fit_parameter
+
+from silva.kernels import Matrix
+from silva.laptao import Evidence
+from silva.tree import Array
+
+TREES = 100  # of each of the two forests
+
+
+def check_teacher(teacher: Any, is_classes: bool) -> None:
+    """Raise unless a `teacher` argument is "auto", None or a model that can teach."""
+    if teacher is None or (isinstance(teacher, str) and teacher == "auto"):
+        return
+    kind = "classifier" if is_classes else "regressor"
+    fits = hasattr(teacher, "fit") and (is_classifier if is_classes else is_regressor)(teacher)
+    if not fits:
+        raise TypeError(f"teacher must be 'auto', None or a {kind}, got {teacher!r}")
+    if is_classes and not hasattr(teacher, "predict_proba"):
+        raise TypeError(
+            f"teacher must have predict_proba, {type(teacher).__name__} has not: wrap it in "
+            "scikit-learn's CalibratedClassifierCV"
+        )
+
+
+def make_teacher(
+    teacher: Any, is_classes: bool, seed: int, n_jobs: int | None, brief: bool = False
+) -> Any:
+    """Return the unfitted scikit-learn estimator that a `teacher` argument asks for.
+
+    "auto" is the mean of a random forest and of extremely random trees, a hundred of each: with
+    few labels on tables, the bar that others have to clear. A brief one, of half as many, does to
+    find out how good it is.
+    """
+    if not isinstance(teacher, str):
+        model = clone(teacher)
+        if model.get_params(deep=False).get("random_state", 0) is None:
+            model.set_params(random_state=seed)
+        return model
+    kinds: tuple[Any, Any] = (RandomForestRegressor, ExtraTreesRegressor)
+    if is_classes:
+        kinds = (RandomForestClassifier, ExtraTreesClassifier)
+    members = [
+        (name, kind(TREES // 2 if brief else TREES, random_state=seed, n_jobs=n_jobs))
+        for name, kind in zip(("forest", "extra"), kinds, strict=True)
+    ]
+    return VotingClassifier(members, voting="soft") if is_classes else VotingRegressor(members)
+
+
+def teach_classes(model: Any, X: Matrix, evidence: Evidence, classes: Array) -> Any:
+    """Fit a teacher to the labelled rows, a row once for each class that its copies have.
+
+    Parameters
+    ----------
+    model : unfitted classifier
+    X : matrix
+        Distinct rows, labelled ones among them.
+    evidence : Evidence
+        What is known about them, classes as indicators.
+    classes : array
+        Names of the classes, so that the fitted teacher answers in the user's terms.
+    """
+    row, code = np.nonzero(evidence.sums)
+    return _fit(model, X, row, classes[code], evidence.sums[row, code])
+
+
+def teach_numbers(model: Any, X: Matrix, evidence: Evidence) -> Any:
+    """Fit a teacher to the labelled rows and the means of their targets."""
+    row = np.flatnonzero(evidence.labelled)
+    targets = evidence.means[row]
+    flat = targets[:, 0] if targets.shape[1] == 1 else targets
+    return _fit(model, X, row, flat, evidence.labelled[row])
+
+
+def _fit(model: Any, X: Matrix, row: Array, y: Array, weight: Array) -> Any:
+    if (weight != weight[0]).any():
+        if has_fit_parameter(model, "sample_weight") or hasattr(model, "estimators"):
+            return _settle(model.fit(_rows(X, row), y, sample_weight=weight))
+        if (weight != np.rint(weight)).any():
+            raise ValueError(
+                f"teacher {type(model).__name__} takes no sample_weight: fit without weights, or "
+                "with whole numbers, or use another teacher"
+            )
+        row, y = np.repeat(row, weight.astype(int)), np.repeat(y, weight.astype(int), axis=0)
+    return _settle(model.fit(_rows(X, row), y))
+
+
+def _rows(X: Matrix, row: Array) -> Matrix:
+    return sparse.csr_matrix(X[row]) if sparse.issparse(X) else X[row]
+
+
+def _settle(model: Any) -> Any:
+    """Return the fitted model; its forests answer in one thread, since several add in any order."""
+    for member in (model, *getattr(model, "estimators_", ())):
+        if getattr(member, "n_jobs", None) is not None:
+            member.n_jobs = None
+    return model
+
+
+def class_answers(model: Any, X: Matrix, classes: Array) -> Array:
+    """Return the teacher's class shares, a column for each of `classes`."""
+    shares = np.zeros((X.shape[0], len(classes)))
+    shares[:, np.searchsorted(classes, model.classes_)] = model.predict_proba(X)
+    return shares
+
+
+def number_answers(model: Any, X: Matrix) -> Array:
+    """Return the teacher's predictions, a column for each output."""
+    return np.asarray(model.predict(X), dtype=np.float64).reshape(X.shape[0], -1)

@@ -197,7 +197,7 @@ class KernelForest(KernelModel):
         Labels are hidden in folds, and every mixture m of `MIXTURES` has a loss L(m) there, a sum
         over the labels. The parts are those of the mean mixture, weighted by exp(-L(m)): few labels
         leave the forests nearly even, many single out the best mixture. Taking the best one at once
-        cost .2 points at 25 and .1 at 100 labels, on 40 tables.
+        cost .3 points at 25 and .1 at 100 labels, on 40 tables.
         """
         self.blend_losses_: dict[tuple[float, ...], float] = {}
         own = 0.5 if self.blend == "auto" else float(self.blend)

@@ -36,7 +36,7 @@ from silva.laptao import Evidence
 from silva.tree import Array
 
 NEIGHBOURS = 20
-DEEPEST = 8  # one tree that can be read
+DEEPEST = 10  # one tree that can be read
 LEAF_ROWS = 8  # the depth leaves so many rows in a leaf
 ALPHA = 0.1
 

@@ -33,7 +33,7 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
     Parameters
     ----------
     max_depth : int or "auto", default="auto"
-        Depth at most; "auto" is what leaves eight rows or so in a leaf, and 8 at most.
+        Depth at most; "auto" is what leaves eight rows or so in a leaf, and 10 at most.
     alpha : float or "auto", default="auto"
         Price of the coefficients of oblique decisions; larger is sparser. "auto" is 0.1.
     gamma : float or "auto", default="auto"

@@ -148,8 +148,9 @@ def most_faithful(targets: Targets, kinds: Sequence[Kind], loss: Loss, seed: int
             out = np.arange(len(tried)) % FOLDS == fold
             train, held_out = some.on(~out), some.on(out)
             asked.append(tried[out])
-            for kind in kinds:
-                tree, _ = fit_tree(train, kind, seed)
+            for kind in kinds:  # the price is in units of rows
+                price = kind.alpha * len(tried) / n_rows
+                tree, _ = fit_tree(train, replace(kind, alpha=price), seed)
                 answers = tree_answers(tree, held_out)
                 said[kind].append(answers)
                 losses[kind] += loss(answers, held_out.Z, held_out.weight) / FOLDS_USED

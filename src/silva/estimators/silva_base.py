@@ -36,9 +36,9 @@ from silva.laptao import Evidence
 from silva.tree import Array
 
 NEIGHBOURS = 20
-DEEPEST = 8  # one tree that can be read
+DEEPEST = 10  # one tree that can be read
 LEAF_ROWS = 8  # the depth leaves so many rows in a leaf
-ALPHA = 0.1
+ALPHA, ALPHA_ROWS = 0.1, 2000  # it grows with the rows beyond, as the loss does
 
 
 class SilvaModel(BaseEstimator):
@@ -233,8 +233,11 @@ class SilvaModel(BaseEstimator):
             return int(self.max_depth)
         return int(np.clip(np.ceil(np.log2(n_rows / LEAF_ROWS)), 1, DEEPEST))
 
-    def _alpha(self) -> float:
-        return ALPHA if self.alpha == "auto" else float(self.alpha)
+    def _alpha(self, n_rows: int) -> float:
+        """Return the price of coefficients: what was asked for, or what suits so many rows."""
+        if self.alpha != "auto":
+            return float(self.alpha)
+        return ALPHA * max(n_rows / ALPHA_ROWS, 1.0)
 
     def _faithful_tree(self, targets: Targets, kinds: list[Kind], seed: int) -> Faithful:
         return most_faithful(targets, kinds, self._infidelity, seed)

@@ -34,7 +34,8 @@ from silva.tree import Array, Tree, answer
 OBLIQUE_TREES, AXIS_TREES = 20, 50
 FEWER_TREES = 20  # to find out how good the ensemble is
 LEAST_ROWS = 2  # in a leaf of an axis-aligned tree
-MOST_DRAWN = 50_000  # rows that a tree of either kind learns from
+MOST_ROWS, MOST_CELLS = 50_000, 20_000_000  # that a tree of either kind learns from
+FEW_ROWS, FEW_CELLS = 10_000, 4_000_000  # the same, to find out how good the ensemble is
 EVEN_TRUST = 10.0  # of graph over teacher, at which the teacher's own answer counts half
 NEGLIGIBLE = 0.01  # share of a trust in the average that is left out of folds
 
@@ -142,7 +143,8 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
     ) -> tuple[Members, Array]:
         """Grow both forests and settle their proportion out of bag."""
         oblique, oblique_oob, oblique_share = self._grow_oblique(targets, seed)
-        axis, axis_oob = self._grow_axis(targets, AXIS_TREES, seed)
+        drawn = _draws(targets, MOST_ROWS, MOST_CELLS)
+        axis, axis_oob = self._grow_axis(targets, AXIS_TREES, drawn, seed)
         judged = ~np.isnan(oblique_oob[:, 0]) & (free > 0)
         if not judged.any():
             judged = ~np.isnan(oblique_oob[:, 0])
@@ -161,12 +163,13 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
         n_rows, n_columns = targets.X.shape
         centre, unit = targets.centre, targets.unit
         scaled = np.ascontiguousarray((targets.Z - centre) / unit)
-        bagging = Bagging(seed, n_rows, min(n_rows, MOST_DRAWN), np.arange(n_columns), n_columns)
+        drawn = _draws(targets, MOST_ROWS, MOST_CELLS)
+        bagging = Bagging(seed, n_rows, drawn, np.arange(n_columns), n_columns)
         problem = Problem.pose(
             targets.kernels, targets.X, Mean(scaled), targets.weight, targets.n_threads
         )
         reader = TAOTreeRegressor(max_iter=PASSES)
-        settings = Settings("oblique", self._alpha(), self._depth(n_rows), 0.0, 0.1)
+        settings = Settings("oblique", self._alpha(drawn), self._depth(n_rows), 0.0, 0.1)
         growth = Bags(reader, problem, bagging, self._n_threads, 0).grow(
             settings, range(OBLIQUE_TREES)
         )
@@ -184,14 +187,14 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
         return trees, mean, share
 
     def _grow_axis(
-        self, targets: Targets, n_trees: int, seed: int
+        self, targets: Targets, n_trees: int, drawn: int, seed: int
     ) -> tuple[ExtraTreesRegressor, Array]:
-        """Return extremely random trees and their out-of-bag answers."""
-        n_rows, n_columns = targets.X.shape
+        """Return extremely random trees, each of `drawn` rows, and their out-of-bag answers."""
+        n_columns = targets.X.shape[1]
         forest = ExtraTreesRegressor(
             n_trees, min_samples_leaf=LEAST_ROWS, max_features=max(1 / 3, 1 / n_columns),
             bootstrap=True, oob_score=True, random_state=seed, n_jobs=self.n_jobs,
-            max_samples=min(n_rows, MOST_DRAWN),
+            max_samples=drawn,
         )  # fmt: skip
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Some inputs do not have OOB scores")
@@ -213,8 +216,9 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
                     some = smooth(smoothed.W, part.rest, part.teacher, trust, self._n_threads)
                     Z += share * some
             kept = np.setdiff1d(np.arange(len(Z)), part.rows)
-            targets = self._targets(rows, shares(Z))
-            forest, _ = self._grow_axis(targets.on(kept), FEWER_TREES, seed)
+            targets = self._targets(rows, shares(Z)).on(kept)
+            drawn = _draws(targets, FEW_ROWS, FEW_CELLS)
+            forest, _ = self._grow_axis(targets, FEWER_TREES, drawn, seed)
             answers = forest.predict(rows.X[part.rows]).reshape(len(part.rows), -1)
             weight = self._members.mix
             found.append((weight[0] + weight[1]) * answers + weight[2] * part.teacher[part.rows])
@@ -251,6 +255,12 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
                 "labels did it find that were hidden from it."
             )
         return "\n".join(lines)
+
+
+def _draws(targets: Targets, most_rows: int, most_cells: int) -> int:
+    """Return how many rows are drawn for a tree."""
+    n_rows, n_columns = targets.X.shape
+    return int(min(n_rows, most_rows, max(most_cells // n_columns, 100)))
 
 
 def _tree_answers(tree: Tree, targets: Targets, rows: Array) -> Array:

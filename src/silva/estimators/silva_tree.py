@@ -33,9 +33,10 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
     Parameters
     ----------
     max_depth : int or "auto", default="auto"
-        Depth at most; "auto" is what leaves eight rows or so in a leaf, and 8 at most.
+        Depth at most; "auto" is what leaves eight rows or so in a leaf, and 10 at most.
     alpha : float or "auto", default="auto"
-        Price of the coefficients of oblique decisions; larger is sparser. "auto" is 0.1.
+        Price of the coefficients of oblique decisions; larger is sparser. "auto" is 0.1,
+        and beyond 2,000 rows grows with them.
     gamma : float or "auto", default="auto"
         Trust in the graph, where a label has 5 and a teacher's answer 1; 0 does without the graph.
         "auto" averages over several values, and over less trust in the teacher, by how well each
@@ -112,7 +113,7 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
         return self._fit(X, y, sample_weight, class_totals)
 
     def _kinds(self, n_rows: int) -> list[Kind]:
-        depth, alpha = self._depth(n_rows), self._alpha()
+        depth, alpha = self._depth(n_rows), self._alpha(n_rows)
         kinds = [
             Kind(f"oblique, depth {depth}", "oblique", "constant", depth, alpha),
             *(

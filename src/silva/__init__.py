@@ -17,6 +17,7 @@ from silva.estimators.predictive_clustering import (
 from silva.estimators.self_training import SelfTrainingRegressor
 from silva.estimators.semi_optimal import SemiOptimalTreeClassifier
 from silva.estimators.silva_forest import SilvaForestClassifier
+from silva.estimators.silva_regressors import SilvaForestRegressor, SilvaTreeRegressor
 from silva.estimators.silva_tree import SilvaTreeClassifier
 from silva.estimators.tao import TAOTreeClassifier, TAOTreeRegressor
 from silva.graph import affinity_graph
@@ -41,7 +42,9 @@ __all__ = [
     "SelfTrainingRegressor",
     "SemiOptimalTreeClassifier",
     "SilvaForestClassifier",
+    "SilvaForestRegressor",
     "SilvaTreeClassifier",
+    "SilvaTreeRegressor",
     "TAOBoostClassifier",
     "TAOBoostRegressor",
     "TAOForestClassifier",

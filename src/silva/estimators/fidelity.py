@@ -46,6 +46,8 @@ class Kind:
         Most leaves of a greedy tree.
     ridge : float
         Price of the slopes of linear leaves.
+    l2 : float
+        Price of half the squared norm of hyperplanes, in units of `alpha`.
     """
 
     words: str
@@ -55,6 +57,7 @@ class Kind:
     alpha: float
     leaves: int | None = None
     ridge: float = 0.0
+    l2: float = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +127,13 @@ class Faithful:
 Loss = Callable[[Array, Array, Array], float]  # (answers, targets, weight) -> mean loss
 
 
-def most_faithful(targets: Targets, kinds: Sequence[Kind], loss: Loss, seed: int) -> Faithful:
+def most_faithful(
+    targets: Targets,
+    kinds: Sequence[Kind],
+    loss: Loss,
+    seed: int,
+    widen: Callable[[Array], Targets] | None = None,
+) -> Faithful:
     """Fit trees of all kinds to part of the rows, keep the best on the others, fit it to all.
 
     Parameters
@@ -134,6 +143,8 @@ def most_faithful(targets: Targets, kinds: Sequence[Kind], loss: Loss, seed: int
         Of equally faithful ones the first is kept.
     loss : function
     seed : int
+    widen : function or None
+        From numbers of rows to what trees are fitted to: these rows, and others beside them.
     """
     n_rows, n_columns = targets.X.shape
     order = np.random.default_rng(seed).permutation(n_rows)
@@ -146,7 +157,8 @@ def most_faithful(targets: Targets, kinds: Sequence[Kind], loss: Loss, seed: int
     if not alike and len(tried) >= 2 * FOLDS:
         for fold in range(FOLDS_USED):
             out = np.arange(len(tried)) % FOLDS == fold
-            train, held_out = some.on(~out), some.on(out)
+            train = some.on(~out) if widen is None else widen(tried[~out])
+            held_out = some.on(out)
             asked.append(tried[out])
             for kind in kinds:  # the price is in units of rows
                 price = kind.alpha * len(tried) / n_rows
@@ -155,7 +167,11 @@ def most_faithful(targets: Targets, kinds: Sequence[Kind], loss: Loss, seed: int
                 said[kind].append(answers)
                 losses[kind] += loss(answers, held_out.Z, held_out.weight) / FOLDS_USED
     best = min(kinds, key=losses.__getitem__)
-    tree, share = fit_tree(targets, replace(best, depth=0) if alike else best, seed)
+    if alike:
+        tree, share = fit_tree(targets, replace(best, depth=0), seed)
+    else:
+        everything = targets if widen is None else widen(np.arange(n_rows))
+        tree, share = fit_tree(everything, best, seed)
     leaf = leaf_numbers(targets.kernels, tree, targets.X, targets.n_threads)
     held = np.concatenate(asked)
     return Faithful(tree, leaf, best, losses, held, np.concatenate(said[best]), share)
@@ -180,7 +196,7 @@ def fit_tree(targets: Targets, kind: Kind, seed: int) -> tuple[Tree, Array]:
     else:
         split = "oblique" if kind.split == "greedy" else kind.split
         model = TAOTreeRegressor(leaf=kind.leaf, max_iter=PASSES)
-        settings = Settings(split, kind.alpha, kind.depth, kind.ridge, 0.1)
+        settings = Settings(split, kind.alpha, kind.depth, kind.ridge, kind.l2)
         result = model._fit_one(problem, settings, None, None, seed, None, 0)
         if result.interrupted:
             raise KeyboardInterrupt

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -11,11 +10,9 @@ from scipy.optimize import nnls
 from sklearn.base import ClassifierMixin
 from sklearn.ensemble import ExtraTreesRegressor
 
-from silva.bagging import Bagging, out_of_bag_mean
-from silva.estimators.bags import Bags
-from silva.estimators.fidelity import PASSES, Targets
-from silva.estimators.problem import Problem, leaf_numbers
-from silva.estimators.selection import Settings
+from silva.estimators.fidelity import Kind, Targets
+from silva.estimators.forest_members import grow_axis, grow_oblique, rows_to_draw
+from silva.estimators.problem import leaf_numbers
 from silva.estimators.silva_classes import (
     SilvaClasses,
     best_temperature,
@@ -23,19 +20,14 @@ from silva.estimators.silva_classes import (
     hidden_labels,
 )
 from silva.estimators.spreading import DistinctRows
-from silva.estimators.tao import TAOTreeRegressor
 from silva.estimators.trust import Smoothed, shares, sharpened, smooth
 from silva.kernels import Matrix, select
 from silva.laptao import Evidence
-from silva.leaves import Mean
-from silva.tao import rescale_answers
 from silva.tree import Array, Tree, answer
 
 OBLIQUE_TREES, AXIS_TREES = 20, 50
 FEWER_TREES = 20  # to find out how good the ensemble is
-LEAST_ROWS = 2  # in a leaf of an axis-aligned tree
-MOST_ROWS, MOST_CELLS = 50_000, 20_000_000  # that a tree of either kind learns from
-FEW_ROWS, FEW_CELLS = 10_000, 4_000_000  # the same, to find out how good the ensemble is
+FEW_ROWS, FEW_CELLS = 10_000, 4_000_000  # drawn for a tree to find that out
 EVEN_TRUST = 10.0  # of graph over teacher, at which the teacher's own answer counts half
 NEGLIGIBLE = 0.01  # share of a trust in the average that is left out of folds
 
@@ -142,8 +134,13 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
         self, targets: Targets, free: Array, teacher: float, seed: int
     ) -> tuple[Members, Array]:
         """Grow both forests and settle their proportion out of bag."""
-        oblique, oblique_oob, oblique_share = self._grow_oblique(targets, seed)
-        drawn = _draws(targets, MOST_ROWS, MOST_CELLS)
+        drawn = rows_to_draw(targets)
+        kind = Kind(
+            "oblique", "oblique", "constant", self._depth(len(targets.Z)), self._alpha(drawn)
+        )
+        oblique, oblique_oob, oblique_share = grow_oblique(
+            targets, kind, OBLIQUE_TREES, drawn, seed
+        )
         axis, axis_oob = self._grow_axis(targets, AXIS_TREES, drawn, seed)
         judged = ~np.isnan(oblique_oob[:, 0]) & (free > 0)
         if not judged.any():
@@ -158,50 +155,11 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
         share = two[0] * oblique_share + two[1] * axis.feature_importances_
         return Members(oblique, axis, mix), share / max(share.sum(), 1e-300)
 
-    def _grow_oblique(self, targets: Targets, seed: int) -> tuple[list[Tree], Array, Array]:
-        """Return bagged oblique trees, their out-of-bag answers (NaN for none), importances."""
-        n_rows, n_columns = targets.X.shape
-        centre, unit = targets.centre, targets.unit
-        scaled = np.ascontiguousarray((targets.Z - centre) / unit)
-        drawn = _draws(targets, MOST_ROWS, MOST_CELLS)
-        bagging = Bagging(seed, n_rows, drawn, np.arange(n_columns), n_columns)
-        problem = Problem.pose(
-            targets.kernels, targets.X, Mean(scaled), targets.weight, targets.n_threads
-        )
-        reader = TAOTreeRegressor(max_iter=PASSES)
-        settings = Settings("oblique", self._alpha(drawn), self._depth(n_rows), 0.0, 0.1)
-        growth = Bags(reader, problem, bagging, self._n_threads, 0).grow(
-            settings, range(OBLIQUE_TREES)
-        )
-        if growth.interrupted:
-            raise KeyboardInterrupt
-        trees = [rescale_answers(grown.tree, centre, unit) for grown in growth.trees]
-
-        def outside() -> Any:
-            for number, tree in enumerate(trees):
-                rows = np.setdiff1d(np.arange(n_rows), bagging.bag(number).rows)
-                yield rows, _tree_answers(tree, targets, rows)
-
-        mean, _ = out_of_bag_mean(outside(), n_rows, targets.Z.shape[1])
-        share = np.mean([grown.importances for grown in growth.trees], axis=0)
-        return trees, mean, share
-
     def _grow_axis(
         self, targets: Targets, n_trees: int, drawn: int, seed: int
     ) -> tuple[ExtraTreesRegressor, Array]:
-        """Return extremely random trees, each of `drawn` rows, and their out-of-bag answers."""
-        n_columns = targets.X.shape[1]
-        forest = ExtraTreesRegressor(
-            n_trees, min_samples_leaf=LEAST_ROWS, max_features=max(1 / 3, 1 / n_columns),
-            bootstrap=True, oob_score=True, random_state=seed, n_jobs=self.n_jobs,
-            max_samples=drawn,
-        )  # fmt: skip
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Some inputs do not have OOB scores")
-            warnings.filterwarnings("ignore", "R.2 score is not well-defined")
-            forest.fit(targets.X, targets.Z, sample_weight=targets.weight)
-        forest.n_jobs = None  # several threads would add up the answers in any order
-        return forest, forest.oob_prediction_.reshape(targets.Z.shape)
+        share = max(1 / 3, 1 / targets.X.shape[1])
+        return grow_axis(targets, n_trees, drawn, share, seed, self.n_jobs)
 
     def _judge_itself(self, rows: DistinctRows, smoothed: Smoothed, seed: int) -> None:
         """Estimate accuracy and temperature from labels hidden from all but the bagged trees."""
@@ -217,7 +175,7 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
                     Z += share * some
             kept = np.setdiff1d(np.arange(len(Z)), part.rows)
             targets = self._targets(rows, shares(Z)).on(kept)
-            drawn = _draws(targets, FEW_ROWS, FEW_CELLS)
+            drawn = rows_to_draw(targets, FEW_ROWS, FEW_CELLS)
             forest, _ = self._grow_axis(targets, FEWER_TREES, drawn, seed)
             answers = forest.predict(rows.X[part.rows]).reshape(len(part.rows), -1)
             weight = self._members.mix
@@ -255,17 +213,6 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
                 "labels did it find that were hidden from it."
             )
         return "\n".join(lines)
-
-
-def _draws(targets: Targets, most_rows: int, most_cells: int) -> int:
-    """Return how many rows are drawn for a tree."""
-    n_rows, n_columns = targets.X.shape
-    return int(min(n_rows, most_rows, max(most_cells // n_columns, 100)))
-
-
-def _tree_answers(tree: Tree, targets: Targets, rows: Array) -> Array:
-    X = targets.X[rows]
-    return answer(tree, leaf_numbers(targets.kernels, tree, X, targets.n_threads), X)
 
 
 def _proportion(said: tuple[Array, Array], targets: Targets) -> tuple[Array, float]:

@@ -7,16 +7,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.ensemble import (
-    ExtraTreesClassifier,
-    ExtraTreesRegressor,
-    RandomForestClassifier,
-    RandomForestRegressor,
-    VotingClassifier,
-    VotingRegressor,
-)
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier, VotingClassifier
 from sklearn.utils.validation import has_fit_parameter
 
+from silva.estimators.mixed_regressor import MixedRegressor
 from silva.kernels import Matrix
 from silva.laptao import Evidence
 from silva.tree import Array
@@ -46,21 +40,21 @@ def make_teacher(
 
     "auto" is the mean of a random forest and of extremely random trees, a hundred of each: with
     few labels on tables, the bar that others have to clear. A brief one, of half as many, does to
-    find out how good it is.
+    find out how good it is. For numbers, "auto" is a mixture of regressors.
     """
     if not isinstance(teacher, str):
         model = clone(teacher)
         if model.get_params(deep=False).get("random_state", 0) is None:
             model.set_params(random_state=seed)
         return model
-    kinds: tuple[Any, Any] = (RandomForestRegressor, ExtraTreesRegressor)
-    if is_classes:
-        kinds = (RandomForestClassifier, ExtraTreesClassifier)
+    if not is_classes:
+        return MixedRegressor(random_state=seed, n_jobs=n_jobs)
+    kinds: tuple[Any, Any] = (RandomForestClassifier, ExtraTreesClassifier)
     members = [
         (name, kind(TREES // 2 if brief else TREES, random_state=seed, n_jobs=n_jobs))
         for name, kind in zip(("forest", "extra"), kinds, strict=True)
     ]
-    return VotingClassifier(members, voting="soft") if is_classes else VotingRegressor(members)
+    return VotingClassifier(members, voting="soft")
 
 
 def teach_classes(model: Any, X: Matrix, evidence: Evidence, classes: Array) -> Any:

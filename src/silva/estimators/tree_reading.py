@@ -1,4 +1,4 @@
-"""Reading a fitted tree of classes: what estimators with one `tree_` answer."""
+"""Reading a fitted tree: what estimators with one `tree_` answer."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from silva.kernels import Matrix, cpu
 from silva.tree import Array, Tree
 
 
-class TreeReading:
-    """Mixin of classifiers that have ``tree_``, ``classes_``, ``columns_`` and ``n_jobs``."""
+class TreeShape:
+    """Mixin of estimators that have ``tree_``, ``columns_`` and ``n_jobs``."""
 
     tree_: Tree
-    classes_: Array
     columns_: Columns
     n_jobs: int | None
 
@@ -31,21 +30,6 @@ class TreeReading:
         check_is_fitted(self)
         encoded: Matrix = encode(self, X, self.columns_)
         return leaf_numbers(cpu, self.tree_, encoded, self._n_threads)
-
-    def predict(self, X: Any) -> Array:
-        """Return the class of each row's leaf, the most frequent one."""
-        leaf = self._leaf_numbers(X)
-        return np.asarray(self.classes_[self.tree_.values.argmax(axis=1)][leaf])
-
-    def predict_proba(self, X: Any) -> Array:
-        """Return the class shares of the training rows in each row's leaf."""
-        leaf = self._leaf_numbers(X)
-        return np.asarray(self.tree_.values[leaf])
-
-    def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithms of `predict_proba`."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.predict_proba(X)))
 
     def apply(self, X: Any) -> Array:
         """Return the node number of the leaf that each row reaches."""
@@ -66,3 +50,24 @@ class TreeReading:
         """Return the number of leaves."""
         check_is_fitted(self)
         return self.tree_.n_leaves
+
+
+class TreeReading(TreeShape):
+    """Mixin of classifiers with one tree that have ``classes_``, too."""
+
+    classes_: Array
+
+    def predict(self, X: Any) -> Array:
+        """Return the class of each row's leaf, the most frequent one."""
+        leaf = self._leaf_numbers(X)
+        return np.asarray(self.classes_[self.tree_.values.argmax(axis=1)][leaf])
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the class shares of the training rows in each row's leaf."""
+        leaf = self._leaf_numbers(X)
+        return np.asarray(self.tree_.values[leaf])
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithms of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))

@@ -1,0 +1,275 @@
+"""The teacher for numbers: several regressors on the labelled rows, mixed by held-out errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import nnls
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    GradientBoostingRegressor,
+    RandomForestRegressor,
+)
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.utils.validation import check_is_fitted
+
+from silva.estimators.forest import TAOForestRegressor
+from silva.estimators.scaling import CLIP, relevance
+from silva.estimators.tao_base import LINEAR_COLUMNS
+from silva.kernel_ridge import fit_kernel_ridge
+from silva.kernels import Matrix
+from silva.tree import Array
+
+TREES = 100  # of each forest
+STAGES, RATE, LEVELS, SUBSAMPLE = 200, 0.05, 3, 0.7  # of boosting
+PLANES, SMALL_DEPTHS = 20, (1, 2)  # small trees with linear leaves
+FOLDS, FEW_FOLDS, MANY_LABELS = 5, 3, 2000
+LEAST_LABELS = 8  # below, there is nothing to choose by and no leaf to fill
+PRIOR = 8.0  # labels' worth of belief in shares by error
+QUANTILES = 1000
+BLOCK = 50_000  # rows answered at a time
+KERNELS = {"standard": "kernel", "ranks": "kernel of ranks"}
+WIDE = 5.0  # deviations at which values are clipped for linear leaves; planes can use far ones
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Columns of all rows, labelled or not, as the members that measure distances see them.
+
+    Attributes
+    ----------
+    mean, deviation : arrays of shape (columns,)
+    quantiles : array of shape (at most 1000, columns), or None where columns are sparse
+    """
+
+    mean: Array
+    deviation: Array
+    quantiles: Array | None
+
+    @classmethod
+    def of(cls, X: Matrix) -> Units:
+        """Measure the columns."""
+        n_rows = X.shape[0]
+        mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
+        if sparse.issparse(X):
+            square = np.asarray(X.power(2).mean(axis=0)).ravel() - mean**2
+            return cls(mean, _deviation(square, mean), None)
+        square = np.einsum("ij,ij->j", X - mean, X - mean) / n_rows
+        place = np.linspace(0, n_rows - 1, min(n_rows, QUANTILES)).round().astype(int)
+        return cls(mean, _deviation(square, mean), np.sort(X, axis=0)[place])
+
+    def views(self, X: Matrix) -> dict[str, Matrix]:
+        """Return the rows as they are, standardised and clipped, and by rank.
+
+        Sparse ones are neither centred nor clipped nor ranked.
+        """
+        if self.quantiles is None:
+            X = sparse.csr_matrix(X)
+            standard = sparse.csr_matrix(X @ sparse.diags_array(1 / self.deviation))
+            return {"raw": X, "standard": standard, "wide": standard}
+        standard = (X - self.mean) / self.deviation
+        return {
+            "raw": X,
+            "standard": np.clip(standard, -CLIP, CLIP),
+            "wide": np.clip(standard, -WIDE, WIDE),
+            "ranks": ranks(X, self.quantiles),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A fitted regressor with the columns it was shown.
+
+    Attributes
+    ----------
+    name : str
+    view : {"raw", "standard", "wide", "ranks"}
+    scale : array of shape (columns,) or None
+        Factors of the columns of the view.
+    model : regressor
+    """
+
+    name: str
+    view: str
+    scale: Array | None
+    model: Any
+
+    def predict(self, views: dict[str, Matrix]) -> Array:
+        """Return answers of shape (rows, outputs) to rows in all views."""
+        X = _scaled(views[self.view], self.scale)
+        return np.asarray(self.model.predict(X), dtype=np.float64).reshape(X.shape[0], -1)
+
+
+class MixedRegressor(RegressorMixin, BaseEstimator):
+    """A mean of different regressors, each counting as much as it helps on held-out rows.
+
+    Two forests, boosted trees, kernel ridge regression on standardised and on ranked columns, and
+    bags of small trees with linear leaves. The shares w minimise, over the held-out answers P of
+    the members and targets of deviation one,
+
+        |y - P w|² + 8·|w - v|²,  w >= 0,  sum w = 1,
+
+    v in proportion to 1/|y - P_k|² (stacked regressions: Breiman 1996): with few labels near a
+    mean of all that are any good, with many the best mixture.
+
+    Parameters
+    ----------
+    units : Units or None
+        How columns are measured; None measures those of the rows given.
+    random_state : int
+    n_jobs : int, optional
+
+    Attributes
+    ----------
+    shares_ : dict
+        Member to its share.
+    held_out_ : array of shape (rows, outputs)
+        What the mixture answers to rows that its members did not see; NaN if there is but one.
+    members_ : list of Member
+    """
+
+    def __init__(
+        self, *, units: Units | None = None, random_state: int = 0, n_jobs: int | None = None
+    ) -> None:
+        self.units = units
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Matrix, y: Array, sample_weight: Array | None = None) -> Self:
+        """Fit all members to all rows, and again without each fold to find their shares."""
+        n_rows = len(y)
+        self._flat = y.ndim == 1
+        y = np.asarray(y, dtype=np.float64).reshape(n_rows, -1)
+        weight = np.ones(n_rows) if sample_weight is None else np.asarray(sample_weight)
+        self.units_ = Units.of(X) if self.units is None else self.units
+        views = self.units_.views(X)
+        everything = n_rows >= LEAST_LABELS
+        self.members_ = self._fit_members(views, y, weight, everything)
+        shares = np.full(len(self.members_), 1 / len(self.members_))
+        held_out = np.full((len(shares), *y.shape), np.nan)
+        for part in folds(n_rows, self.random_state):
+            rest = np.ones(n_rows, bool)
+            rest[part] = False
+            seen = {name: view[rest] for name, view in views.items()}
+            hidden = {name: view[part] for name, view in views.items()}
+            members = self._fit_members(seen, y[rest], weight[rest], everything)
+            held_out[:, part] = [member.predict(hidden) for member in members]
+        if everything:
+            shares = mixing_shares(held_out, y, weight)
+        self.held_out_ = np.tensordot(shares, held_out, 1)
+        self.shares_ = {
+            member.name: float(share) for member, share in zip(self.members_, shares, strict=True)
+        }
+        return self
+
+    def predict(self, X: Matrix) -> Array:
+        """Return the answers of the mixture."""
+        check_is_fitted(self)
+        total = np.zeros((X.shape[0], self.held_out_.shape[1]))
+        for begin in range(0, X.shape[0], BLOCK):
+            part = slice(begin, begin + BLOCK)
+            views = self.units_.views(X[part])
+            for member in self.members_:
+                if self.shares_[member.name] > 0:
+                    total[part] += self.shares_[member.name] * member.predict(views)
+        return total[:, 0] if self._flat else total
+
+    def _fit_members(
+        self, views: dict[str, Matrix], y: Array, weight: Array, everything: bool
+    ) -> list[Member]:
+        """Fit the members that these rows allow."""
+        seed, raw = self.random_state, views["raw"]
+        flat = y[:, 0] if y.shape[1] == 1 else y
+        forests = [
+            kind(TREES, random_state=seed, n_jobs=self.n_jobs).fit(raw, flat, weight)
+            for kind in (RandomForestRegressor, ExtraTreesRegressor)
+        ]
+        for forest in forests:
+            forest.n_jobs = None  # threads would add the answers in any order
+        members = [
+            Member(name, "raw", None, forest)
+            for name, forest in zip(("random forest", "extra trees"), forests, strict=True)
+        ]
+        if not everything:
+            return members
+        boosted = GradientBoostingRegressor(
+            n_estimators=STAGES, learning_rate=RATE, max_depth=LEVELS, subsample=SUBSAMPLE,
+            random_state=seed,
+        )  # fmt: skip
+        if y.shape[1] > 1:
+            boosted = MultiOutputRegressor(boosted)
+        members.append(Member("boosted trees", "raw", None, boosted.fit(raw, flat, weight)))
+        scale = np.sqrt(relevance(forests[1], len(y)))
+        for view in (view for view in KERNELS if view in views):
+            model = fit_kernel_ridge(_scaled(views[view], scale), y, weight, seed)
+            members.append(Member(KERNELS[view], view, scale, model))
+        for depth in SMALL_DEPTHS if raw.shape[1] <= LINEAR_COLUMNS else ():
+            planes = TAOForestRegressor(
+                n_estimators=PLANES, leaf="linear", split="oblique", max_depth=depth,
+                shrinkage=1.0, random_state=seed, n_jobs=self.n_jobs,
+            ).fit(views["wide"], flat, weight)  # fmt: skip
+            members.append(Member(f"linear leaves at depth {depth}", "wide", None, planes))
+        return members
+
+
+def folds(n_rows: int, seed: int) -> list[Array]:
+    """Return the rows of each fold; none where there is but one row."""
+    if n_rows < 2:
+        return []
+    order = np.random.default_rng(seed).permutation(n_rows)
+    number = min(FOLDS if n_rows < MANY_LABELS else FEW_FOLDS, n_rows)
+    return [np.sort(order[first::number]) for first in range(number)]
+
+
+def mixing_shares(held_out: Array, y: Array, weight: Array) -> Array:
+    """Return the shares of the members by their held-out answers; see `MixedRegressor`.
+
+    Parameters
+    ----------
+    held_out : array of shape (members, rows, outputs)
+    y : array of shape (rows, outputs)
+    weight : array of shape (rows,)
+    """
+    n_members = len(held_out)
+    share = weight / weight.sum()
+    centre = share @ y
+    unit = np.sqrt(share @ (y - centre) ** 2)
+    if not unit.any():
+        return np.full(n_members, 1 / n_members)
+    unit[unit == 0] = np.inf  # a constant output tells nothing
+    factor = np.sqrt(weight)[:, None] / unit
+    answers = ((held_out - centre) * factor).reshape(n_members, -1).T
+    targets = ((y - centre) * factor).ravel()
+    error = ((answers - targets[:, None]) ** 2).sum(axis=0)
+    prior = 1 / np.maximum(error, 1e-6 * weight.sum())
+    prior /= prior.sum()
+    sure = 1e3 * np.sqrt(weight.sum())  # the price of shares that do not sum to one
+    system = np.vstack([answers, np.sqrt(PRIOR) * np.eye(n_members), np.full(n_members, sure)])
+    shares = nnls(system, np.concatenate([targets, np.sqrt(PRIOR) * prior, [sure]]))[0]
+    return np.asarray(shares / shares.sum())
+
+
+def ranks(X: Array, quantiles: Array) -> Array:
+    """Return columns by their rank among the quantiles, in units of deviation one."""
+    result = np.empty(X.shape)
+    for column, known in enumerate(quantiles.T):
+        below = np.searchsorted(known, X[:, column], "left")
+        upto = np.searchsorted(known, X[:, column], "right")
+        result[:, column] = ((below + upto) / (2 * len(known)) - 0.5) * np.sqrt(12)
+    return result
+
+
+def _scaled(X: Matrix, scale: Array | None) -> Matrix:
+    if scale is None:
+        return X
+    return sparse.csr_matrix(X @ sparse.diags_array(scale)) if sparse.issparse(X) else X * scale
+
+
+def _deviation(square: Array, mean: Array) -> Array:
+    """Return deviations; 1 where a column does not vary but by rounding."""
+    deviation = np.sqrt(np.maximum(square, 0.0))
+    return np.where(deviation > 1e-7 * np.abs(mean), deviation, 1.0)

@@ -1,0 +1,413 @@
+"""The flagship tree and ensemble of numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import nnls
+from sklearn.base import RegressorMixin
+
+from silva.estimators.fidelity import Faithful, Kind, Targets, most_faithful
+from silva.estimators.forest_members import grow_axis, grow_oblique, rows_to_draw
+from silva.estimators.problem import leaf_numbers
+from silva.estimators.silva_numbers import (
+    DEEPEST_LINEAR,
+    SilvaNumbers,
+    chosen_gamma,
+    explained,
+    held_out_r2,
+    price_growth,
+)
+from silva.estimators.spreading import DistinctRows
+from silva.estimators.tree_reading import TreeShape
+from silva.estimators.trust import Smoothed
+from silva.kernels import Matrix, select
+from silva.laptao import Evidence
+from silva.tree import Array, Tree, answer, node_totals
+
+GREEDY_LEAVES = (64, 256)
+USUAL_ALPHAS = (0.03, 0.1)
+MOST_ROWS = 20_000  # beyond, no row is added to those that there are
+SIDE = 0.5  # weight of an added row
+OBLIQUE_TREES, AXIS_TREES = 10, 50
+EVEN_GAMMA = 30.0  # at which the teacher's own answer counts half of what it does without graph
+
+
+@dataclass(frozen=True, eq=False)
+class Invented:
+    """Rows between those that there are.
+
+    Attributes
+    ----------
+    X : matrix
+    Z : array of shape (rows, outputs)
+        What the teacher says of them.
+    row, other : int arrays
+        The two rows that each is from.
+    """
+
+    X: Matrix
+    Z: Array
+    row: Array
+    other: Array
+
+
+class SilvaTreeRegressor(TreeShape, RegressorMixin, SilvaNumbers):
+    """One readable tree from few known targets and many rows without, for tables of any kind.
+
+    A teacher, a mixture of forests, boosted trees, kernel regression and small trees with linear
+    leaves, learns from the labelled rows. What it gets wrong there is spread over a graph of alike
+    rows to the others, as far as labels that were hidden bear it out. One tree is then fitted to
+    the corrected answers for all rows: a tree of slanted decisions with a linear model in each
+    leaf, or a plain one, whichever predicts them best on rows held out. Where rows are few,
+    the teacher is asked about as many invented ones between neighbours, too, for the tree to
+    learn from. `report_` tells in words what happened.
+
+    Parameters
+    ----------
+    max_depth : int or "auto", default="auto"
+        Depth at most; "auto" is searched, and 5 at most where leaves are linear.
+    alpha : float or "auto", default="auto"
+        Price of the coefficients of slanted decisions, in units of the variance; larger is
+        sparser. "auto" is searched.
+    gamma : float or "auto", default="auto"
+        Trust in the graph and in the teacher's errors, where its answers have 1; 0 does without
+        the graph. "auto" is 0 unless another value finds hidden labels clearly better.
+    teacher : "auto", regressor or None, default="auto"
+        What learns from the labelled rows; "auto" is a mixture, in which each regressor counts as
+        much as it helps on rows held out; None spreads labels over the graph alone.
+    random_state : int, RandomState or None
+    n_jobs : int, optional
+        Threads. The result is the same for any number.
+    device : {"cpu", "reference"}, default="cpu"
+        Compute table of the tree.
+    verbose : int, default=0
+        Positive: a line for each step, and the report.
+
+    Attributes
+    ----------
+    tree_ : Tree
+        The fitted tree, over the encoded columns.
+    teacher_ : regressor or None
+        The fitted teacher, over the encoded columns; ``teacher_.shares_`` says what each part of
+        the mixture counts.
+    transduction_ : array of shape (rows,) or (rows, outputs)
+        Target of each training row: as given where it was, else as found.
+    fidelity_ : dict
+        "r2", the share of the variance of the corrected answers that the tree explains on rows
+        held out.
+    report_ : str
+        In words what happened.
+    feature_importances_ : array of shape (features,)
+    columns_ : Columns
+        How the input columns were encoded.
+
+    Notes
+    -----
+    Unlabelled rows are marked by a missing value (NaN, None); with several outputs, in all of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_diabetes
+    >>> from silva import SilvaTreeRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> partly = np.where(np.arange(len(y)) < 60, y, np.nan)
+    >>> SilvaTreeRegressor(random_state=0).fit(X, partly).score(X[60:], y[60:]) > 0.35
+    True
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the tree.
+
+        Parameters
+        ----------
+        X : array, CSR matrix or frame of shape (rows, features)
+        y : array of shape (rows,) or (rows, outputs)
+            Numbers; missing where unknown.
+        sample_weight : array of shape (rows,), optional
+            Non-negative weights; a weight of 2 counts as two rows.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, y, sample_weight, None)
+
+    def _kinds(self, targets: Targets, seed: int) -> list[Kind]:
+        searched = self._searched_kind(targets, seed)
+        kinds = [searched]
+        if self.alpha == "auto":  # a search can go astray; what suits most tables costs little
+            depth, growth = searched.depth, price_growth(len(targets.Z))
+            if self.max_depth == "auto":
+                depth = min(self._depth(len(targets.Z)), DEEPEST_LINEAR)
+            kinds += [
+                Kind(searched.words, "oblique", searched.leaf, depth, alpha * growth, ridge=1.0)
+                for alpha in USUAL_ALPHAS
+            ]
+        depth = 2 * self._depth(len(targets.Z))
+        if self.max_depth != "auto":
+            depth = int(self.max_depth)
+        kinds += [
+            Kind(f"one column a decision, {most} leaves", "greedy", "constant", depth, 0.0, most)
+            for most in GREEDY_LEAVES
+        ]
+        return kinds
+
+    def _fit_model(self, rows: DistinctRows, Z: Array, smoothed: Smoothed, seed: int) -> None:
+        targets = self._targets(rows, Z)
+
+        invented = self._invented(targets, smoothed, seed)
+
+        def widen(part: Array) -> Targets:
+            return with_invented(targets, part, invented)
+
+        kinds = self._kinds(widen(np.arange(len(Z))), seed)
+        found = most_faithful(targets, kinds, self._infidelity, seed, widen)
+        tree = found.tree
+        reached = np.bincount(found.leaf, rows.weight, minlength=tree.n_leaves)
+        self.tree_ = tree.with_leaves(
+            tree.values, node_totals(tree, reached), tree.slopes, tree.bounds
+        )
+        self.feature_importances_ = np.bincount(
+            self.columns_.source, found.importances, minlength=self.n_features_in_
+        )
+        self._kind = found.kind.words
+        self.fidelity_ = {"r2": _fidelity(found, targets)}
+
+    def _invented(self, targets: Targets, smoothed: Smoothed, seed: int) -> Invented:
+        """Return rows between those that there are, up to a number, and the teacher's answers.
+
+        The tree shall learn what the teacher says there, too. Where the graph has a say, a row is
+        corrected as the one that it starts from.
+        """
+        n_rows = targets.X.shape[0]
+        number = 0 if self.teacher_ is None else max(min(n_rows, MOST_ROWS - n_rows), 0)
+        X, row, other = mixed_rows(targets.X, smoothed.W, self.columns_.source, number, seed)
+        if not len(row):
+            return Invented(X, targets.Z[row], row, other)
+        Z = self._teacher_answers(self.teacher_, X)
+        if chosen_gamma(smoothed) > 0:
+            Z += targets.Z[row] - self._teacher_answers(self.teacher_, targets.X[row])
+        Z = np.clip(Z, targets.Z.min(axis=0), targets.Z.max(axis=0))
+        return Invented(X, Z, row, other)
+
+    def _encoded_answers(self, X: Matrix) -> Array:
+        leaf = leaf_numbers(select(self.device), self.tree_, X, self._n_threads)
+        return answer(self.tree_, leaf, X)
+
+    def predict(self, X: Any) -> Array:
+        """Return the answer of each row's leaf."""
+        return self._shaped(self._answers(X))
+
+    def _write_report(self, smoothed: Smoothed, evidence: Evidence) -> str:
+        lines = self._report_labels(smoothed, evidence)
+        tree, faith = self.tree_, self.fidelity_["r2"]
+        decisions = int(np.count_nonzero(~tree.is_leaf))
+        lines.append(
+            f"The tree ({self._kind}) has {tree.n_leaves} leaves at depth {tree.depth} or less and "
+            f"asks for {tree.coefficients.nnz / max(decisions, 1):.1f} columns a decision."
+        )
+        if not np.isnan(faith):
+            lines.append(
+                f"On rows held out it explains {faith:.1%} of the variance of what it was taught: "
+                f"the other {1 - faith:.1%} are the price of being one tree."
+            )
+        return "\n".join(lines)
+
+
+class SilvaForestRegressor(RegressorMixin, SilvaNumbers):
+    """An ensemble from few known targets and many rows without, for tables of any kind.
+
+    A teacher is taught and corrected as in `SilvaTreeRegressor`. Bagged trees with linear leaves
+    and extremely random trees are fitted to its answers for all rows and averaged with it: the
+    first two in the proportion that best tells these answers out of bag, the teacher the more, the
+    worse they tell them and the less it was corrected.
+
+    Parameters
+    ----------
+    max_depth, alpha
+        As in `SilvaTreeRegressor`, for the slanted trees.
+    gamma, teacher, random_state, n_jobs, device, verbose
+        As in `SilvaTreeRegressor`.
+
+    Attributes
+    ----------
+    trees_ : list of Tree
+        The slanted trees, over the encoded columns.
+    axis_forest_ : ExtraTreesRegressor or None
+        The axis-aligned trees; None where all answers are alike.
+    teacher_ : regressor or None
+    mix_ : dict
+        What "oblique", "axis" and "teacher" count in the average.
+    cv_score_ : float
+        Estimated R²: of labels that were hidden from the teacher and from its corrections. NaN
+        where there are too few to hide any.
+    transduction_, report_, columns_
+        As in `SilvaTreeRegressor`.
+    feature_importances_ : array of shape (features,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import load_diabetes
+    >>> from silva import SilvaForestRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> partly = np.where(np.arange(len(y)) < 60, y, np.nan)
+    >>> SilvaForestRegressor(random_state=0).fit(X, partly).score(X[60:], y[60:]) > 0.4
+    True
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the ensemble.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `SilvaTreeRegressor.fit`.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit(X, y, sample_weight, None)
+
+    trees_: list[Tree]
+
+    def _fit_model(self, rows: DistinctRows, Z: Array, smoothed: Smoothed, seed: int) -> None:
+        targets = self._targets(rows, Z)
+        teacher = 0.0 if self.teacher_ is None else 1 / (1 + chosen_gamma(smoothed) / EVEN_GAMMA)
+        self._constant, share = Z[0], np.zeros(rows.X.shape[1])
+        self.trees_, self.axis_forest_ = [], None
+        two, forests = np.zeros(2), 0.0
+        if not (Z[0] == Z).all():
+            drawn, kind = rows_to_draw(targets), self._searched_kind(targets, seed)
+            self.trees_, slanted, slanted_share = grow_oblique(
+                targets, kind, OBLIQUE_TREES, drawn, seed
+            )
+            self.axis_forest_, straight = grow_axis(
+                targets, AXIS_TREES, drawn, 1.0, seed, self.n_jobs
+            )
+            two, explained_share = _proportion(targets, slanted, straight, rows.evidence.unlabelled)
+            forests = max(explained_share, 0.1) ** 2
+            share = two[0] * slanted_share + two[1] * self.axis_forest_.feature_importances_
+            share /= max(share.sum(), 1e-300)
+        mix = np.append(forests * two, teacher) / max(forests + teacher, 1e-300)
+        self.mix_ = dict(zip(("oblique", "axis", "teacher"), mix.tolist(), strict=True))
+        self.feature_importances_ = np.bincount(
+            self.columns_.source, share, minlength=self.n_features_in_
+        )
+        self.cv_score_ = held_out_r2(smoothed.found, rows.evidence)
+
+    def _encoded_answers(self, X: Matrix) -> Array:
+        if self.axis_forest_ is None:
+            return np.tile(self._constant, (X.shape[0], 1))
+        kernels, mix = select(self.device), self.mix_
+        answers = mix["axis"] * self.axis_forest_.predict(X).reshape(X.shape[0], -1)
+        for tree in self.trees_:
+            leaf = leaf_numbers(kernels, tree, X, self._n_threads)
+            answers += mix["oblique"] / len(self.trees_) * answer(tree, leaf, X)
+        if self.teacher_ is not None:
+            answers += mix["teacher"] * self._teacher_answers(self.teacher_, X)
+        return np.asarray(answers)
+
+    def predict(self, X: Any) -> Array:
+        """Return the mean of both forests and the teacher."""
+        return self._shaped(self._answers(X))
+
+    def _write_report(self, smoothed: Smoothed, evidence: Evidence) -> str:
+        lines = self._report_labels(smoothed, evidence)
+        lines.append(
+            f"{len(self.trees_)} slanted trees count {self.mix_['oblique']:.0%}, "
+            f"{0 if self.axis_forest_ is None else AXIS_TREES} axis-aligned trees "
+            f"{self.mix_['axis']:.0%}, the teacher {self.mix_['teacher']:.0%}."
+        )
+        if not np.isnan(self.cv_score_):
+            lines.append(
+                f"The ensemble is expected to explain {self.cv_score_:.1%} of the variance of the "
+                "targets: so much of it was explained where labels were hidden."
+            )
+        return "\n".join(lines)
+
+
+def mixed_rows(
+    X: Matrix, W: sparse.csr_array, source: Array, number: int, seed: int
+) -> tuple[Matrix, Array, Array]:
+    """Return rows that have half of their columns from a row and half from a neighbour of it.
+
+    Parameters
+    ----------
+    X : matrix
+        Encoded rows.
+    W : CSR array
+        The graph of neighbours.
+    source : int array
+        Input column of each encoded one; those of one input column go together.
+    number : int
+        How many, unless fewer rows have neighbours.
+    seed : int
+
+    Returns
+    -------
+    X, row, other
+        The rows, and the two that each is from.
+    """
+    rng = np.random.default_rng(seed)
+    degree = np.diff(W.indptr)
+    row = rng.permutation(np.flatnonzero(degree))[:number]
+    other = W.indices[W.indptr[row] + (rng.random(len(row)) * degree[row]).astype(int)]
+    swapped = (rng.random((len(row), int(source.max(initial=0)) + 1)) < 0.5)[:, source]
+    if sparse.issparse(X):
+        kept = X[row] - X[row].multiply(swapped)
+        return sparse.csr_array(kept + X[other].multiply(swapped)), row, other
+    return np.where(swapped, X[other], X[row]), row, other
+
+
+def with_invented(targets: Targets, part: Array, invented: Invented) -> Targets:
+    """Return some of the rows, and the invented ones that are from two of these."""
+    there = np.zeros(len(targets.Z), bool)
+    there[part] = True
+    added = there[invented.row] & there[invented.other]
+    some = targets.on(part)
+    if not added.any():
+        return some
+    both = [some.X, invented.X[added]]
+    X = sparse.csr_array(sparse.vstack(both)) if sparse.issparse(some.X) else np.concatenate(both)
+    weight = np.full(np.count_nonzero(added), SIDE * targets.weight.mean())
+    return replace(
+        some,
+        X=X,
+        Z=np.concatenate([some.Z, invented.Z[added]]),
+        weight=np.concatenate([some.weight, weight]),
+    )
+
+
+def _fidelity(found: Faithful, targets: Targets) -> float:
+    """Return R² of the answers to rows held out."""
+    if not len(found.held_out):
+        return float("nan")
+    return explained(found.answers, targets.Z[found.held_out], targets.weight[found.held_out])
+
+
+def _proportion(
+    targets: Targets, slanted: Array, straight: Array, free: Array
+) -> tuple[Array, float]:
+    """Return the shares of both forests that best tell targets out of bag, and their R².
+
+    Judged are unlabelled rows, where there are any.
+    """
+    told = np.isfinite(slanted).all(axis=1) & np.isfinite(straight).all(axis=1)
+    judged = told & (free > 0) if (told & (free > 0)).any() else told
+    if not judged.any():
+        return np.full(2, 0.5), 1.0
+    root = np.sqrt(targets.weight[judged])[:, None] / targets.unit
+    centred = [(root * (part[judged] - targets.centre)).ravel() for part in (slanted, straight)]
+    wanted = (root * (targets.Z[judged] - targets.centre)).ravel()
+    two = nnls(np.stack(centred, axis=1), wanted)[0]
+    two = two / two.sum() if two.any() else np.full(2, 0.5)
+    mixture = two[0] * slanted[judged] + two[1] * straight[judged]
+    share = explained(mixture, targets.Z[judged], targets.weight[judged])
+    return two, 0.0 if np.isnan(share) else share

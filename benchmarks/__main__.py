@@ -33,6 +33,8 @@ TABLES = {
     "kernel_ablation": "what kernel trees and forests owe to each of their parts",
     "kernel_growth": "growth time of kernel trees beside scikit-learn's, and as the rows grow",
     "kernel_figure": "ten labels on two moons, as a picture",
+    "flagship": "the flagship on tables with 1, 5 and 10 % of the labels beside forests and others",
+    "flagship_ablation": "what the flagship owes to teacher, graph, trust, fidelity and totals",
     "s2oct": "trees from biased labels and class totals on the sets of the S²OCT paper",
 }
 """Each name is a module of this package with a function ``run(options)`` that returns a Table."""

@@ -72,9 +72,10 @@ def score(data, share, seed):
 
 
 def fill(X):
-    """Return X with missing values filled by the column's median."""
+    """Return X with missing values filled by the column's median, by 0 where all are missing."""
     if not np.isnan(X).any():
         return X
+    X = np.where(np.isnan(X).all(axis=0), 0.0, X)
     return np.where(np.isnan(X), np.nanmedian(X, axis=0), X)
 
 

@@ -46,7 +46,8 @@ def test_docstring_examples_hold(name):
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/tao.md", "docs/laptao.md", "docs/optimal_trees.md"]
+    "page",
+    ["README.md", "docs/flagship.md", "docs/tao.md", "docs/laptao.md", "docs/optimal_trees.md"],
 )
 def test_code_of_the_page_runs(page, tmp_path, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)

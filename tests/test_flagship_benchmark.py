@@ -1,0 +1,100 @@
+"""The study of the flagship: what it concludes, that it resumes, and a run on small data."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris, make_friedman1
+
+from benchmarks import __main__ as command
+from benchmarks import flagship
+from benchmarks.resumable import read_log
+from benchmarks.table import Options
+
+
+@pytest.fixture
+def data_folder(tmp_path, monkeypatch):
+    """Have small sets under the names that quick runs ask for."""
+    X, y = load_iris(return_X_y=True)
+    numbers = make_friedman1(150, random_state=0)
+    entries = []
+    for name, task, (rows, target) in (
+        ("iris", "classification", (X, y)),
+        ("cpu_act", "regression", numbers),
+    ):
+        entries.append({"name": name, "task": task, "categorical": []})
+        pd.DataFrame(rows).assign(target=target).to_csv(tmp_path / f"{name}.csv.gz", index=False)
+    (tmp_path / "catalogue.json").write_text(json.dumps(entries))
+    monkeypatch.setenv("SILVA_DATA", str(tmp_path))
+
+
+def cells_of(**scores):
+    """Return cells of two sets at one share; methods that are not named score a half."""
+    names = [*flagship.class_methods(0, ()), *flagship.TOTALS.values()]
+    return {
+        (name, 0.05): {m: scores.get(m.replace("+", ""), (0.5, 0.5))[place] for m in names}
+        for place, name in enumerate("ab")
+    }
+
+
+def test_differences_are_means_over_sets_with_the_worst_one():
+    cells = cells_of(SilvaTree=(0.9, 0.5), RF=(0.8, 0.6))
+    row = next(r for r in flagship.summary("classes", cells) if r["method"] == "SilvaTree")
+    assert row["less RF"] == "+0.0 ± 10.0, worst -10.0"
+    assert row["5%"] == "70.0"
+    text = " ".join(flagship.verdicts("classes", cells))
+    assert "SilvaTree less RF: +0.00 on average over 2 sets, worst -10.0 (b)." in text
+
+
+def test_a_tree_is_ahead_of_the_single_trees_only_if_of_all_of_them():
+    text = " ".join(flagship.verdicts("classes", cells_of(SilvaTree=(0.9, 0.9), CART=(0.95, 0.1))))
+    assert "ahead of every other single tree in 50% of 2 cells" in text
+    assert "100% (LapTAO)" in text
+    assert "50% (CART)" in text
+
+
+def test_methods_that_know_the_totals_have_no_rank():
+    rows = flagship.summary("classes", cells_of())
+    ranked = {row["method"] for row in rows if row["mean rank"]}
+    assert ranked == set(flagship.class_methods(0, ()))
+
+
+def test_a_class_that_the_labels_lack_is_no_trouble_for_xgboost():
+    xgboost = pytest.importorskip("xgboost")
+    model = flagship.Consecutive(xgboost.XGBClassifier(n_estimators=2))
+    X = np.arange(20.0)[:, None]
+    y = np.where(X[:, 0] < 10, 1, 5)
+    np.testing.assert_array_equal(np.unique(model.fit(X, y).predict(X)), [1, 5])
+    assert (model.fit(X, np.full(20, 3)).predict(X) == 3).all()
+
+
+def test_what_the_log_has_is_not_measured_again(tmp_path, monkeypatch, data_folder):
+    monkeypatch.setattr(
+        flagship, "class_methods",
+        lambda seed, boosters: {
+            name: flagship.classifiers(seed)["CART, labels only"]
+            for name in (*flagship.SINGLE, flagship.FOREST, "RF", "RF+ET")
+        },
+    )  # fmt: skip
+    monkeypatch.setattr(flagship, "TOTALS", {})
+    log, plan = tmp_path / "log.jsonl", [(0.1, 0), (0.1, 1)]
+    first = flagship.measured(["iris"], plan[:1], 100, (), log, [])
+    both = flagship.measured(["iris"], plan, 100, (), log, [])
+    assert both[0] == first[0]
+    assert len(read_log(log)) == 2
+    assert flagship.measured(["iris"], plan, 90, (), log, [])[0]["rows"] == 90
+
+
+def test_a_quick_run_gives_a_page(data_folder, tmp_path, capsys):
+    command.run_table("flagship", Options(quick=True), tmp_path)
+    page = capsys.readouterr().out
+    assert "| classes | SilvaTree |" in page
+    assert "| numbers | SilvaForest |" in page
+    assert "## Sets with classes" in page
+    assert not (tmp_path / "flagship.md").exists()
+
+
+def test_columns_without_any_value_are_filled_with_zero_others_with_the_median():
+    X = np.array([[np.nan, 1.0], [np.nan, np.nan], [np.nan, 3.0]])
+    np.testing.assert_array_equal(flagship.fill(X), [[0, 1], [0, 2], [0, 3]])

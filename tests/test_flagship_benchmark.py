@@ -5,10 +5,11 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_iris, make_friedman1
+from sklearn.datasets import load_iris, make_friedman1, make_moons
+from sklearn.tree import DecisionTreeRegressor
 
 from benchmarks import __main__ as command
-from benchmarks import flagship
+from benchmarks import flagship, flagship_ablation
 from benchmarks.resumable import read_log
 from benchmarks.table import Options
 
@@ -22,6 +23,7 @@ def data_folder(tmp_path, monkeypatch):
     for name, task, (rows, target) in (
         ("iris", "classification", (X, y)),
         ("cpu_act", "regression", numbers),
+        ("pima", "classification", make_moons(150, noise=0.2, random_state=0)),
     ):
         entries.append({"name": name, "task": task, "categorical": []})
         pd.DataFrame(rows).assign(target=target).to_csv(tmp_path / f"{name}.csv.gz", index=False)
@@ -78,6 +80,8 @@ def test_what_the_log_has_is_not_measured_again(tmp_path, monkeypatch, data_fold
         },
     )  # fmt: skip
     monkeypatch.setattr(flagship, "TOTALS", {})
+    here = flagship.Parallel(n_jobs=1, return_as="generator")  # processes take long to start
+    monkeypatch.setattr(flagship, "Parallel", lambda **_: here)
     log, plan = tmp_path / "log.jsonl", [(0.1, 0), (0.1, 1)]
     first = flagship.measured(["iris"], plan[:1], 100, (), log, [])
     both = flagship.measured(["iris"], plan, 100, (), log, [])
@@ -86,13 +90,33 @@ def test_what_the_log_has_is_not_measured_again(tmp_path, monkeypatch, data_fold
     assert flagship.measured(["iris"], plan, 90, (), log, [])[0]["rows"] == 90
 
 
-def test_a_quick_run_gives_a_page(data_folder, tmp_path, capsys):
+def test_a_quick_run_gives_a_page(data_folder, tmp_path, capsys, monkeypatch):
+    every = flagship.number_methods(0, ())
+    light = flagship.LabelsOnly(DecisionTreeRegressor(random_state=0))
+    monkeypatch.setattr(flagship, "number_methods", lambda *_: dict.fromkeys(every, light))
     command.run_table("flagship", Options(quick=True), tmp_path)
     page = capsys.readouterr().out
     assert "| classes | SilvaTree |" in page
     assert "| numbers | SilvaForest |" in page
     assert "## Sets with classes" in page
     assert not (tmp_path / "flagship.md").exists()
+
+
+def test_a_quick_ablation_compares_every_line_with_the_default(data_folder, monkeypatch, capsys):
+    every = flagship_ablation.models
+    asked = ("", "graph", "fidelity", "labels")
+    monkeypatch.setattr(
+        flagship_ablation, "models",
+        lambda *given: {
+            key: each for key, each in every(*given).items() if key[0] == "tree" and key[1] in asked
+        },
+    )  # fmt: skip
+    command.run_table("flagship_ablation", Options(quick=True))
+    page = capsys.readouterr().out
+    assert len(every(0, {})) == 15
+    for line in ("none (gamma 0)", "columns count alike", "oblique always", "hard labels"):
+        assert f"| {line} |" in page
+    assert "| tree |  | default |" in page
 
 
 def test_columns_without_any_value_are_filled_with_zero_others_with_the_median():

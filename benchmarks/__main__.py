@@ -35,6 +35,7 @@ TABLES = {
     "kernel_figure": "ten labels on two moons, as a picture",
     "flagship": "the flagship on tables with 1, 5 and 10 % of the labels beside forests and others",
     "flagship_ablation": "what the flagship owes to teacher, graph, trust, fidelity and totals",
+    "embedding": "tree embeddings beside direct fits, openTSNE and UMAP: objective, accuracy, time",
     "s2oct": "trees from biased labels and class totals on the sets of the S²OCT paper",
 }
 """Each name is a module of this package with a function ``run(options)`` that returns a Table."""
@@ -48,8 +49,15 @@ def main(arguments=None):
     parser.add_argument("--seeds", type=int, help="seeds or repetitions instead of the table's own")
     parser.add_argument("--quick", action="store_true", help="small version; writes no result")
     parser.add_argument("--data", help="folder of the data sets (sets SILVA_DATA)")
-    parser.add_argument("--sets", nargs="+", default=[], help="further sets (tabular, regression)")
-    parser.add_argument("--rows", type=int, help="most training rows of a set (kernel_*, s2oct)")
+    parser.add_argument(
+        "--sets",
+        nargs="+",
+        default=[],
+        help="further sets (tabular, regression), or those to run (embedding)",
+    )
+    parser.add_argument(
+        "--rows", type=int, help="most training rows of a set (kernel_*, s2oct, embedding)"
+    )
     parser.add_argument("--limit", type=float, help="most seconds of a fit (s2oct)")
     options = parser.parse_args(arguments)
     if options.name is None:

@@ -11,6 +11,7 @@
 #include "linear_leaves.hpp"
 #include "max_flow.hpp"
 #include "neighbours.hpp"
+#include "pair_sum.hpp"
 #include "route.hpp"
 #include "start.hpp"
 
@@ -170,17 +171,30 @@ SessionBase* class_session(const RowStore& store, In<std::int32_t> left, In<std:
                       });
 }
 
+// Rows of their own for linear leaves, as they are.
+std::shared_ptr<const DenseRows<float>> own_rows(In2<float> basis) {
+  const std::size_t n = basis.shape(0), d = basis.shape(1);
+  auto rows = std::make_shared<DenseRows<float>>(n, d);
+  std::fill(rows->unit.begin(), rows->unit.end(), 1.0f);
+  for (std::size_t i = 0; i < n; ++i)
+    std::copy_n(basis.data() + i * d, d, rows->data.data() + i * rows->stride);
+  return rows;
+}
+
 SessionBase* value_session(const RowStore& store, In<std::int32_t> left, In<std::int32_t> right,
                            In<std::int32_t> begin, In<std::int32_t> index, In<float> value,
                            In<float> bias, In2<float> targets, In<float> weight, bool linear,
-                           double ridge, const std::string& split, double alpha, double l2,
-                           int newton_steps, bool monotone, int threads) {
+                           double ridge, In2<float> basis, const std::string& split, double alpha,
+                           double l2, int newton_steps, bool monotone, int threads) {
   return make_session(
       store, left, right, planes_from_numpy(begin, index, value, bias),
       tao_options(split, alpha, l2, newton_steps, monotone), threads,
       [&](const auto& rows, std::size_t leaves) -> std::unique_ptr<LeafModel> {
         using Rows = std::remove_cvref_t<decltype(rows)>;
         Targets aims(to_vector<float>(targets), to_vector<float>(weight), targets.shape(1));
+        if (linear && basis.shape(1) > 0)
+          return std::make_unique<LinearLeaves<DenseRows<float>>>(std::move(aims), own_rows(basis),
+                                                                  leaves, ridge);
         if (linear)
           return std::make_unique<LinearLeaves<Rows>>(std::move(aims), rows, leaves, ridge);
         return std::make_unique<MeanLeaves>(std::move(aims), leaves);
@@ -282,6 +296,18 @@ nb::tuple bind_solve_labels(In<std::int64_t> begin, In<std::int32_t> index, In<d
   }
   return nb::make_tuple(to_numpy(std::move(x), {rhs.shape(0), rhs.shape(1)}), done.iterations,
                         to_numpy(std::move(done.residual)));
+}
+
+nb::tuple bind_pair_sum(In2<double> z, In<double> mass, bool cauchy, int threads) {
+  std::vector<double> gradient(z.size());
+  double total = 0;
+  {
+    nb::gil_scoped_release release;
+    Team team(threads);
+    total = pair_sum(z.data(), mass.data(), z.shape(0), static_cast<int>(z.shape(1)), cauchy,
+                     gradient.data(), team);
+  }
+  return nb::make_tuple(total, to_numpy(std::move(gradient), {z.shape(0), z.shape(1)}));
 }
 
 nb::tuple bind_min_cut(In<std::int64_t> begin, In<std::int32_t> index, In<double> weight,
@@ -387,6 +413,7 @@ NB_MODULE(_core, m) {
 
   m.def("solve_labels", &bind_solve_labels, "begin"_a, "index"_a, "weight"_a, "diagonal"_a, "rhs"_a,
         "start"_a, "target"_a, "max_iterations"_a, "threads"_a);
+  m.def("pair_sum", &bind_pair_sum, "z"_a, "mass"_a, "cauchy"_a, "threads"_a);
   m.def("min_cut", &bind_min_cut, "begin"_a, "index"_a, "weight"_a, "source"_a, "sink"_a,
         "tolerance"_a);
 
@@ -414,7 +441,8 @@ NB_MODULE(_core, m) {
         "value"_a, "bias"_a, "codes"_a, "class_begin"_a, "weight"_a, "loss"_a, "split"_a, "alpha"_a,
         "l2"_a, "newton_steps"_a, "monotone"_a, "threads"_a, nb::rv_policy::take_ownership);
   m.def("value_session", &value_session, "rows"_a, "left"_a, "right"_a, "begin"_a, "index"_a,
-        "value"_a, "bias"_a, "targets"_a, "weight"_a, "linear"_a, "ridge"_a, "split"_a, "alpha"_a,
-        "l2"_a, "newton_steps"_a, "monotone"_a, "threads"_a, nb::rv_policy::take_ownership);
+        "value"_a, "bias"_a, "targets"_a, "weight"_a, "linear"_a, "ridge"_a, "basis"_a, "split"_a,
+        "alpha"_a, "l2"_a, "newton_steps"_a, "monotone"_a, "threads"_a,
+        nb::rv_policy::take_ownership);
   bind_kernel_trees(m);
 }

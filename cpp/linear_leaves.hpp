@@ -38,6 +38,10 @@ inline void solve_cholesky(std::vector<double>& a, std::vector<double>& b, std::
 template <class Rows>
 class LinearLeaves final : public LeafModel {
  public:
+  LinearLeaves(Targets targets, std::shared_ptr<const Rows> rows, std::size_t leaves, double ridge)
+      : LinearLeaves(std::move(targets), *rows, leaves, ridge) {
+    kept_ = std::move(rows);
+  }
   LinearLeaves(Targets targets, const Rows& rows, std::size_t leaves, double ridge)
       : targets_(std::move(targets)),
         view_{&rows, data_of(rows)},
@@ -212,6 +216,7 @@ class LinearLeaves final : public LeafModel {
   }
 
   Targets targets_;
+  std::shared_ptr<const Rows> kept_;  // rows of the leaves' own, where they have them
   View<Rows> view_;
   std::size_t width_;  // columns and the constant
   double ridge_;

@@ -138,6 +138,11 @@ struct Simd {
 
   SweepLoops sweeps;
 
+  // What n points of a map (a multiple of 16; padding has no mass) do to a point at `at`: the sum
+  // of mass k, then of mass k'(gap^2) gap along each of one to three axes; see pair_sum.hpp.
+  void (*repel)(const float* z, std::size_t stride, int axes, const float* mass, const float* at,
+                std::size_t n, bool cauchy, double* sums);
+
   template <class T>
   const auto& rows() const {
     if constexpr (sizeof(T) == 1)

@@ -597,6 +597,11 @@ void descend(const double* hessian, std::size_t size, const double* w, double l1
 }
 
 }  // namespace
+}  // namespace silva
+
+#include "pair_loops.hpp"
+
+namespace silva {
 
 extern const Simd SILVA_JOIN(simd_, SILVA_ISA);
 const Simd SILVA_JOIN(simd_, SILVA_ISA) = {
@@ -618,6 +623,7 @@ const Simd SILVA_JOIN(simd_, SILVA_ISA) = {
     kNeighbourLoops<double, false>,
     kNeighbourLoops<double, true>,
     {centre_rows, sweep_norms, segment_sums, banded_norms},
+    repel,
 };
 
 }  // namespace silva

@@ -20,7 +20,11 @@ MODULES = sorted(
     for _, name, _ in pkgutil.walk_packages(silva.__path__, "silva.")
     if not name.endswith("._core")
 )
-MADE = {"demo": "silva_demo.png", "read_a_tree": "iris_tree.png"}
+MADE = {
+    "demo": "silva_demo.png",
+    "read_a_tree": "iris_tree.png",
+    "tree_embedding": "digits_map.png",
+}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
@@ -47,8 +51,11 @@ def test_docstring_examples_hold(name):
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "docs/flagship.md", "docs/tao.md", "docs/laptao.md", "docs/optimal_trees.md"],
-)
+    [
+        "README.md", "docs/flagship.md", "docs/tao.md", "docs/laptao.md", "docs/optimal_trees.md",
+        "docs/embeddings.md",
+    ],
+)  # fmt: skip
 def test_code_of_the_page_runs(page, tmp_path, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
     assert blocks

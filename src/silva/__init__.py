@@ -3,6 +3,7 @@
 from importlib.metadata import version
 
 from silva.estimators.boosting import TAOBoostClassifier
+from silva.estimators.embedding import TreeEmbedding
 from silva.estimators.forest import TAOForestClassifier, TAOForestRegressor
 from silva.estimators.gradient_boosting import TAOBoostRegressor
 from silva.estimators.kernel_forest import KernelForestClassifier, KernelForestRegressor
@@ -51,6 +52,7 @@ __all__ = [
     "TAOForestRegressor",
     "TAOTreeClassifier",
     "TAOTreeRegressor",
+    "TreeEmbedding",
     "affinity_graph",
     "export_text",
     "plot_tree",

@@ -39,6 +39,22 @@ class Mean:
 
 
 @dataclass(frozen=True, eq=False)
+class Basis:
+    """A few directions that stand for many columns: scores are ``directions @ (x - centre)``.
+
+    Attributes
+    ----------
+    scores : float64 array of shape (rows, directions)
+    directions : float64 array of shape (directions, features)
+    centre : float64 array of shape (features,)
+    """
+
+    scores: Array
+    directions: Array
+    centre: Array
+
+
+@dataclass(frozen=True, eq=False)
 class Linear:
     """Ridge regression on the rows of each leaf, squared error.
 
@@ -49,10 +65,13 @@ class Linear:
     targets : float64 array of shape (rows, outputs)
     ridge : float
         Price of the squared slopes, in scaled units.
+    basis : Basis or None
+        What the lines are drawn over, as it is; None is all columns in scaled units.
     """
 
     targets: Array
     ridge: float = 1.0
+    basis: Basis | None = None
 
 
 Leaves = ClassShares | Mean | Linear
@@ -62,4 +81,7 @@ def take_rows(leaves: Leaves, rows: Array) -> Leaves:
     """Return the same problem on some of the rows."""
     if isinstance(leaves, ClassShares):
         return replace(leaves, codes=leaves.codes[rows])
+    if isinstance(leaves, Linear) and leaves.basis is not None:
+        basis = replace(leaves.basis, scores=leaves.basis.scores[rows])
+        return replace(leaves, targets=leaves.targets[rows], basis=basis)
     return replace(leaves, targets=leaves.targets[rows])

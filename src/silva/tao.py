@@ -230,8 +230,9 @@ def _finish(
     slopes = bounds = None
     if answers.slopes is not None and answers.bounds is not None:
         scaled = answers.slopes.reshape(n_leaves, values.shape[1], -1)
-        slopes = scaled / rows.scale
-        values = values - slopes @ rows.centre
+        basis = leaves.basis if isinstance(leaves, Linear) else None
+        slopes = scaled / rows.scale if basis is None else scaled @ basis.directions
+        values = values - slopes @ (rows.centre if basis is None else basis.centre)
         bounds = answers.bounds.reshape(2, n_leaves, -1)
     leaf = tree.leaf_index[arrived]
     reached = np.bincount(leaf, weight, minlength=n_leaves)

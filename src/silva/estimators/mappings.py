@@ -15,9 +15,10 @@ from sklearn.tree import DecisionTreeRegressor
 from silva.estimators.problem import Problem, leaf_numbers
 from silva.estimators.selection import Settings
 from silva.estimators.tao import TAOTreeRegressor
+from silva.estimators.tao_base import check_width, given_tree
 from silva.grow import from_sklearn
 from silva.kernels import Matrix, select
-from silva.leaves import Leaves, Linear, Mean
+from silva.leaves import Basis, Leaves, Linear, Mean
 from silva.mac import Fit, Mapping
 from silva.tao import rescale_answers
 from silva.tree import Array, Tree, answer
@@ -63,7 +64,8 @@ class TreeMapping:
     """A TAO tree, warm-started: the first fit settles what its template leaves open.
 
     The unit of the targets is that of the first ones throughout, so that `alpha` keeps its meaning
-    while the coordinates move.
+    while the coordinates move; with `own_unit` each fit has its own, where only the shape of the
+    coordinates counts. Linear leaves are drawn over a `basis` if there is one.
     """
 
     def __init__(
@@ -75,30 +77,36 @@ class TreeMapping:
         n_threads: int,
         iterations: int,
         alpha_over_mu: bool,
+        own_unit: bool = False,
+        basis: Basis | None = None,
     ) -> None:
         template._check_parameters()
-        template._check_linear_leaves(X.shape[1])
+        if basis is None:
+            template._check_linear_leaves(X.shape[1])
         self._first = template
         self._later = clone(template).set_params(max_iter=iterations)
         self._X, self._weight = X, weight
         self._seed, self._n_threads = seed, n_threads
         self._alpha_over_mu = alpha_over_mu
+        self._own_unit, self._basis = own_unit, basis
         self._last: Tree | None = None
         self.settings: Settings
 
     def fit(self, targets: Array, mu: float) -> Fit:
         """Improve the tree for these targets."""
-        if self._last is None:
+        if self._last is None or self._own_unit:
             share = self._weight / self._weight.sum()
             self._centre = share @ targets
             spread = float(np.sqrt(np.mean(share @ (targets - self._centre) ** 2)))
             self._unit = spread or 1.0
+        if self._last is None:
             self._problem = Problem.pose(
                 select(self._first.device), self._X, self._leaves(targets), self._weight,
                 self._n_threads,
             )  # fmt: skip
             self.settings, _ = self._first._choose(self._problem, self._seed)
-            model, given = self._first, None
+            model, given = self._first, given_tree(self._first.init)
+            check_width(given, self._X.shape[1])
         else:
             self._problem = replace(self._problem, leaves=self._leaves(targets))
             model, given = self._later, self._last
@@ -115,7 +123,9 @@ class TreeMapping:
 
     def _leaves(self, targets: Array) -> Leaves:
         scaled = np.ascontiguousarray((targets - self._centre) / self._unit)
-        return Linear(scaled) if self._first.leaf == "linear" else Mean(scaled)
+        if self._first.leaf == "linear":
+            return Linear(scaled, basis=self._basis)
+        return Mean(scaled)
 
 
 class RegressorMapping:

@@ -145,7 +145,7 @@ class TAOTree(BaseEstimator):
         if not weight.all():  # rows without weight must not move a median
             X, leaves, weight = X[weight > 0], take_rows(leaves, weight > 0), weight[weight > 0]
         resumed = self.warm_start and hasattr(self, "_last_tree")
-        given = self._last_tree if resumed else _given_tree(self.init)
+        given = self._last_tree if resumed else given_tree(self.init)
         check_width(given, X.shape[1])
         problem = Problem.pose(select(self.device), X, leaves, weight, self._n_threads)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -198,7 +198,7 @@ class TAOTree(BaseEstimator):
 
         Targets that are all alike need no decision and get none.
         """
-        open_depth = self.max_depth == "auto" and _given_tree(self.init) is None
+        open_depth = self.max_depth == "auto" and given_tree(self.init) is None
         steps = (
             ("alpha", self.alpha, ALPHAS),
             ("depth", self.max_depth if open_depth else 0, self._depths()),
@@ -259,7 +259,7 @@ class TAOTree(BaseEstimator):
                 # Shrinking constant leaves needs no new fit.
                 key = (fit if self.leaf == "linear" else replace(fit, shrinkage=0.0), fold)
                 if key not in fitted:
-                    given = _given_tree(self.init)
+                    given = given_tree(self.init)
                     result = self._fit_one(part, key[0], given, None, seed, None, 0)
                     if result.interrupted:
                         raise KeyboardInterrupt
@@ -407,7 +407,7 @@ def _is_greedy(init: Any) -> bool:
     return isinstance(init, DecisionTreeClassifier | DecisionTreeRegressor)
 
 
-def _given_tree(init: Any) -> Tree | None:
+def given_tree(init: Any) -> Tree | None:
     """Return the tree that `init` is or holds; None if it names a way to make one."""
     if isinstance(init, str):
         return None

@@ -164,11 +164,15 @@ def session(
             rows.store, *tree, leaves.codes, leaves.class_begin, weight, leaves.loss, *nodes
         )
     else:
-        linear = isinstance(leaves, Linear)
-        ridge = leaves.ridge if isinstance(leaves, Linear) else 0.0
+        linear, ridge, basis = isinstance(leaves, Linear), 0.0, np.empty((0, 0), np.float32)
+        if isinstance(leaves, Linear):
+            ridge = leaves.ridge
+            if leaves.basis is not None:
+                basis = leaves.basis.scores.astype(np.float32)
+        targets = leaves.targets.astype(np.float32)
         core = _core.value_session(
-            rows.store, *tree, leaves.targets.astype(np.float32), weight, linear, ridge, *nodes
-        )
+            rows.store, *tree, targets, weight, linear, ridge, basis, *nodes
+        )  # fmt: skip
     return Session(core)
 
 

@@ -331,7 +331,8 @@ def session(
     if isinstance(leaves, ClassShares):
         model = ShareLeaves(leaves, weight, n_leaves)
     elif isinstance(leaves, Linear):
-        model = LineLeaves(leaves, rows.store, weight, n_leaves)
+        columns = rows.store if leaves.basis is None else leaves.basis.scores
+        model = LineLeaves(leaves, columns, weight, n_leaves)
     else:
         model = MeanLeaves(leaves, weight, n_leaves)
     return Session(rows.store, left, right, planes, model, split, monotone)

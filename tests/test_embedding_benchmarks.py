@@ -1,0 +1,66 @@
+"""The table of tree embeddings: what it reads, how it judges, and that it runs on small data."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_digits
+
+from benchmarks import embedding
+from benchmarks.data import Unavailable
+from benchmarks.table import Options
+
+WORDS = ["orbit", "engine", "pitcher", "faith", "pixel", "border"]
+
+
+@pytest.fixture
+def data_folder(tmp_path, monkeypatch):
+    """Have small sets under the names that quick runs ask for; peers are not installed."""
+    X, y = load_digits(return_X_y=True)
+    np.savez(tmp_path / "coil20.npz", X=X[:150], y=y[:150])
+    rng = np.random.default_rng(0)
+    lines = []
+    for i in range(150):
+        group = i % len(embedding.GROUPS)
+        words = rng.choice(["common", "words", "of", "all", WORDS[group], WORDS[group]], 12)
+        lines.append(
+            ("test" if i % 5 == 0 else "train", embedding.GROUPS[group], i, " ".join(words))
+        )
+    lines.append(("train", "misc.forsale", 999, "left out"))
+    frame = pd.DataFrame(lines, columns=["split", "target", "id", "text"])
+    frame.to_csv(tmp_path / "20newsgroups.tsv.gz", sep="\t", index=False, quoting=3)
+    monkeypatch.setenv("SILVA_DATA", str(tmp_path))
+    for peer in ("openTSNE", "umap"):
+        monkeypatch.setitem(sys.modules, peer, None)
+
+
+def test_six_groups_are_read_as_words(data_folder):
+    X, y, X_test, y_test = embedding.read("20newsgroups")
+    assert X.shape[0] + X_test.shape[0] == 150
+    assert X.shape[1] <= 1000
+    assert set(y) == set(y_test) == set(range(6))
+
+
+def test_missing_set_is_said_to_be_missing(tmp_path, monkeypatch):
+    monkeypatch.setenv("SILVA_DATA", str(tmp_path))
+    with pytest.raises(Unavailable, match="coil20"):
+        embedding.read("coil20")
+
+
+def test_a_training_row_does_not_vote_for_itself():
+    Z, y = np.repeat(np.arange(2.0), 11)[:, None] * [1, 1], np.repeat([0, 1], 11)
+    assert embedding.train_accuracy(Z, y) == 100
+    y = np.concatenate([y, [1]])
+    Z = np.vstack([Z, [[0, 0]]])  # alone among the others
+    assert embedding.train_accuracy(Z, y) == pytest.approx(100 * 22 / 23)
+
+
+def test_quick_run_has_every_case_and_says_which_peers_are_missing(data_folder):
+    table = embedding.run(Options(quick=True))
+    assert len(table.rows) == 2 * len(embedding.CASES)
+    for row in table.rows:
+        assert float(row["free"]) <= float(row["joint"]) + 1e-6
+        assert float(row["refined"]) <= float(row["joint"]) + 1e-4
+    assert sum("not installed" in note for note in table.notes) >= 2
+    assert len(table.sections[0][2]) == 2 * len(embedding.CASES)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-from pathlib import Path
 
 from benchmarks import report
 from benchmarks.table import Options
@@ -39,7 +38,6 @@ TABLES = {
     "s2oct": "trees from biased labels and class totals on the sets of the S²OCT paper",
 }
 """Each name is a module of this package with a function ``run(options)`` that returns a Table."""
-RESULTS = Path(__file__).parent / "results"
 
 
 def main(arguments=None):
@@ -72,7 +70,7 @@ def main(arguments=None):
     )
 
 
-def run_table(name, options, results=RESULTS):
+def run_table(name, options, results=report.RESULTS):
     """Run one table, print it, and write its page unless it is the quick version."""
     module = importlib.import_module(f"benchmarks.{name}")
     page = report.render(module.__doc__, module.run(options))

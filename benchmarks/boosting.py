@@ -29,6 +29,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.data import Unavailable
+from benchmarks.pictures import save, subplots
 from benchmarks.table import Table, available, progress, skip, spread
 from silva import TAOBoostClassifier
 from silva.ensemble import leaf_costs, n_parameters
@@ -328,16 +329,7 @@ def rows_of(name, case, grown, quick):
 
 def draw(curves):
     """Write the picture: test error against the number of trees, and against time."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    from benchmarks.__main__ import RESULTS
-
-    figure, axes = plt.subplots(
-        len(curves), 2, figsize=(10, 3.6 * len(curves)), layout="constrained", squeeze=False
-    )
+    figure, axes = subplots(len(curves), 2, figsize=(10, 3.6 * len(curves)), squeeze=False)
     for (by_trees, by_time), (name, grown) in zip(axes, curves.items(), strict=True):
         for method, runs in grown.items():
             error = np.mean([[stage.error for stage in run] for run in runs], axis=0)
@@ -348,5 +340,4 @@ def draw(curves):
         by_trees.set_ylabel("test error %")
         by_time.set(title=name, xlabel="seconds of training")
         by_trees.legend(fontsize=7)
-    figure.savefig(RESULTS / PICTURE, metadata={"Date": None})
-    plt.close(figure)
+    save(figure, PICTURE)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.boosting import CASES, choose, described
+from benchmarks.pictures import save, subplots
 from benchmarks.table import Table, available, progress
 from silva import TAOBoostClassifier
 
@@ -95,15 +96,8 @@ def grow(data, options, n_trees, seed):
 
 def draw(curves):
     """Write the picture: a panel for each setting."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    from benchmarks.__main__ import RESULTS
-
     panels = list(dict.fromkeys((data_name, name) for data_name, name, _ in curves))
-    figure, axes = plt.subplots(2, 3, figsize=(14, 7), layout="constrained")
+    figure, axes = subplots(2, 3, figsize=(14, 7))
     for axis, panel in zip(axes.flat, panels, strict=False):
         for (*place, value), (training, test) in curves.items():
             if tuple(place) == panel:
@@ -116,5 +110,4 @@ def draw(curves):
         axis.legend(fontsize=8)
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
-    figure.savefig(RESULTS / PICTURE, metadata={"Date": None})
-    plt.close(figure)
+    save(figure, PICTURE)

@@ -34,6 +34,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from benchmarks.data import Unavailable
 from benchmarks.few_labels import SHARES, TRAINING_SHARE, fill
+from benchmarks.report import RESULTS
 from benchmarks.resumable import append, read_log
 from benchmarks.semi import LabelsOnly, choose_labelled, classifiers, fit_quietly, hide
 from benchmarks.table import (
@@ -87,8 +88,6 @@ LOG = "flagship.jsonl"
 
 def run(options):
     """Return the table."""
-    from benchmarks.__main__ import RESULTS
-
     seeds = range(options.seeds or (1 if options.quick else 5))
     shares = SHARES[1:2] if options.quick else SHARES
     names = (*(QUICK_SETS if options.quick else (*CLASSES, *NUMBERS)), *options.sets)

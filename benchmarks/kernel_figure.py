@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.datasets import make_moons
 from sklearn.tree import DecisionTreeClassifier
 
+from benchmarks.pictures import save, subplots
 from benchmarks.semi import LabelsOnly
 from benchmarks.table import Table, progress, spread
 from silva import KernelTreeClassifier, PredictiveClusteringTreeClassifier
@@ -87,19 +88,14 @@ def boxes(tree, low, high):
 
 def draw(X, y, models):
     """Write the picture."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    from benchmarks.__main__ import RESULTS
+    from matplotlib.patches import Rectangle
 
     low, high = X.min(axis=0) - 0.2, X.max(axis=0) + 0.2
     a, b = np.meshgrid(np.linspace(low[0], high[0], 300), np.linspace(low[1], high[1], 300))
-    figure, axes = plt.subplots(1, 1 + len(models), figsize=(16, 3), layout="constrained")
+    figure, axes = subplots(1, 1 + len(models), figsize=(16, 3))
     for corner, opposite in boxes(models[SMOOTH].tree_, low, high):
         axes[0].add_patch(
-            plt.Rectangle(corner, *(opposite - corner), fill=False, edgecolor="#555555", lw=0.6)
+            Rectangle(corner, *(opposite - corner), fill=False, edgecolor="#555555", lw=0.6)
         )
     axes[0].set_title("the grown tree's boxes")
     for axis, (name, model) in zip(axes[1:], models.items(), strict=True):
@@ -111,6 +107,4 @@ def draw(X, y, models):
         for label, colour in enumerate(POINTS):
             axis.scatter(*X[y == label].T, c=colour, marker="X", s=70, edgecolors="black")
         axis.set(xticks=[], yticks=[], xlim=(low[0], high[0]), ylim=(low[1], high[1]))
-    with matplotlib.rc_context({"svg.hashsalt": PICTURE}):  # the same picture, the same file
-        figure.savefig(RESULTS / PICTURE, metadata={"Date": None})
-    plt.close(figure)
+    save(figure, PICTURE)

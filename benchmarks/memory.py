@@ -76,12 +76,12 @@ def fit_here(folder, n_jobs, max_iter):
     model = TAOTreeClassifier(
         max_depth=8, alpha=1.0, max_iter=max_iter, tol=0, n_jobs=n_jobs, random_state=0
     )
-    before = _megabytes("VmRSS")
+    before = megabytes("VmRSS")
     model.fit(X, y)
-    print(json.dumps(_megabytes("VmHWM") - before))
+    print(json.dumps(megabytes("VmHWM") - before))
 
 
-def _megabytes(field):
+def megabytes(field):
     """Read a field of the status of this process, written in units of 1024 bytes."""
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith(field))
     return int(line.split()[1]) * 1024 / 1e6

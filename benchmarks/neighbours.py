@@ -27,7 +27,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from benchmarks.data import Unavailable
-from benchmarks.memory import STATUS, _megabytes
+from benchmarks.memory import STATUS, megabytes
 from benchmarks.table import Table, available, progress, skip
 
 K = 15
@@ -141,14 +141,14 @@ def measure(function, module, names, folder):
     for name in names:
         X = np.load(Path(folder) / f"{name}.npy")
         forget_peak()
-        before, began = _megabytes("VmRSS"), time.process_time()
+        before, began = megabytes("VmRSS"), time.process_time()
         queries, index = search(X, 1)
         seconds = (time.process_time() - began) * len(X) / len(queries)
         row = {
             "data set": name,
             "seconds": f"{seconds:.1f}",
             "recall": f"{recall(X, queries, index):.4f}",
-            "above the input, MB": f"{max(_megabytes('VmHWM') - before, 0):.0f}",
+            "above the input, MB": f"{max(megabytes('VmHWM') - before, 0):.0f}",
             "start, s": f"{start:.1f}",
         }
         if name == names[0]:
@@ -167,7 +167,7 @@ def graph(name):
         deviation = X.std(axis=0)
         X /= np.where(deviation > 0, deviation, 1)
     forget_peak()
-    before, cpu, wall = _megabytes("VmRSS"), time.process_time(), time.perf_counter()
+    before, cpu, wall = megabytes("VmRSS"), time.process_time(), time.perf_counter()
     affinity_graph(X, n_jobs=-1)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     print(
@@ -176,7 +176,7 @@ def graph(name):
                 "data set": f"{name}, all {len(X)} rows",
                 "search": "affinity_graph",
                 "seconds": f"{cpu:.1f} ({wall:.1f} of wall time)",
-                "above the input, MB": f"{_megabytes('VmHWM') - before:.0f}",
+                "above the input, MB": f"{megabytes('VmHWM') - before:.0f}",
             }
         )
     )

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+RESULTS = Path(__file__).parent / "results"
 BASE_PACKAGES = ("silva", "numpy", "scipy", "scikit-learn")
 
 

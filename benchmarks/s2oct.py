@@ -25,6 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import s2oct_picture
 from benchmarks.data import Unavailable
+from benchmarks.report import RESULTS
 from benchmarks.resumable import append, read_log, remembered_interrupts
 from benchmarks.s2oct_instances import (
     BIASED,
@@ -60,8 +61,6 @@ SIZES = {
 
 def run(options):
     """Return the table, and draw the picture unless the run is a quick one."""
-    from benchmarks.__main__ import RESULTS
-
     seeds = range(options.seeds or (1 if options.quick else 5))
     names = (*(QUICK_SETS if options.quick else TABLE_1), *options.sets)
     own = QUICK_SETS[:1] if options.quick else OWN_CLASSES

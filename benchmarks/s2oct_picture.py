@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.pictures import save, subplots
 from benchmarks.s2oct_instances import BIASED, LABELS_ONLY, MEASURES, OURS, SIMPLE
 
 PICTURE = "s2oct.svg"
@@ -14,14 +15,9 @@ BOXES = ("all rows", "unlabelled", "all rows,\nproven", "unlabelled,\nproven")
 
 def draw(records, folder):
     """Write the picture: a line of axes for each kind of sample."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     kinds = [kind for kind in (BIASED, SIMPLE) if any(r["kind"] == kind for r in records)]
-    figure, axes = plt.subplots(
-        len(kinds), 1 + len(MEASURES), figsize=(17, 3.4 * len(kinds)), layout="constrained",
+    figure, axes = subplots(
+        len(kinds), 1 + len(MEASURES), figsize=(17, 3.4 * len(kinds)),
         squeeze=False,
     )  # fmt: skip
     for line, kind in zip(axes, kinds, strict=True):
@@ -29,10 +25,7 @@ def draw(records, folder):
         draw_run_times(line[0], some, kind)
         for j, axis in enumerate(line[1:]):
             draw_differences(axis, some, j)
-    with matplotlib.rc_context({"svg.hashsalt": PICTURE}):  # the same picture, the same file
-        folder.mkdir(parents=True, exist_ok=True)
-        figure.savefig(folder / PICTURE, metadata={"Date": None})
-    plt.close(figure)
+    save(figure, PICTURE, folder)
 
 
 def draw_run_times(axis, records, kind):

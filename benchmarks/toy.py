@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.base import clone
 
+from benchmarks.pictures import save, subplots
 from benchmarks.table import Table, progress, spread
 from silva import LapTAOClassifier, TAOTreeClassifier, TAOTreeRegressor
 
@@ -87,21 +88,13 @@ def rows_and_labels(seed):
 
 def draw(X, truth, y, models):
     """Write the picture of the decision regions."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    from benchmarks.__main__ import RESULTS
-
     low, high = X.min(axis=0) - 0.2, X.max(axis=0) + 0.2
     a, b = np.meshgrid(np.linspace(low[0], high[0], 300), np.linspace(low[1], high[1], 300))
-    figure, axes = plt.subplots(1, 3, figsize=(12, 3.4), layout="constrained")
+    figure, axes = subplots(1, 3, figsize=(12, 3.4))
     for axis, (name, model) in zip(axes, models.items(), strict=True):
         region = model.predict(np.column_stack([a.ravel(), b.ravel()])).reshape(a.shape)
         axis.contourf(a, b, region, levels=[-0.5, 0.5, 1.5], colors=["#cfe3f5", "#f9dcc4"])
         axis.scatter(*X.T, c=np.where(truth == 0, "#2b6ca3", "#d9722b"), s=5)
         axis.scatter(*X[y >= 0].T, c="black", marker="x", s=60)
         axis.set(title=name, xticks=[], yticks=[])
-    figure.savefig(RESULTS / PICTURE, metadata={"Date": None})
-    plt.close(figure)
+    save(figure, PICTURE)

@@ -297,6 +297,17 @@ def test_points_that_stay_leave_rounds_of_direct_fits(digits):
     assert best.violation == pytest.approx(gap)
 
 
+def test_a_fit_with_another_kind_of_mapping_leaves_nothing_of_the_last_one(digits):
+    X = digits[0][:100]
+    model = TreeEmbedding(**QUICK).fit(X)
+    model.set_params(estimator=Ridge()).fit(X)
+    assert hasattr(model, "estimator_")
+    assert not hasattr(model, "tree_")
+    model.set_params(estimator=None).fit(X)
+    assert hasattr(model, "tree_")
+    assert not hasattr(model, "estimator_")
+
+
 def test_any_regressor_can_be_the_mapping(digits):
     model = TreeEmbedding(estimator=Ridge(), n_outer=2, random_state=0).fit(digits[0])
     placed = model.estimator_.predict(digits[2])

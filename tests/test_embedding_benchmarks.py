@@ -64,3 +64,27 @@ def test_quick_run_has_every_case_and_says_which_peers_are_missing(data_folder):
         assert float(row["refined"]) <= float(row["joint"]) + 1e-4
     assert sum("not installed" in note for note in table.notes) >= 2
     assert len(table.sections[0][2]) == 2 * len(embedding.CASES)
+
+
+def test_draws_of_rows_differ_and_held_out_rows_do_not():
+    X = np.arange(40.0)[:, None]
+    data = X, np.arange(40), X[:5], np.arange(5)
+    first, again, second = (embedding.draw_rows(data, 10, seed) for seed in (0, 0, 1))
+    assert np.array_equal(first[0][:, 0], first[1])
+    assert np.array_equal(first[1], again[1])
+    assert not np.array_equal(first[1], second[1])
+    assert np.array_equal(first[3], second[3])
+
+
+def test_pictures_of_maps_and_learning_curves_are_written(tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(
+        embedding, "save", lambda figure, name, **_: written.append((name, len(figure.axes)))
+    )
+    rng = np.random.default_rng(0)
+    Z, y = rng.normal(size=(12, 2)), np.repeat([0, 1, 2], 4)
+    embedding.draw_maps("noise", {case: [Z] * 4 for case in embedding.CASES}, y)
+    lines = {"control": [3.0, 2.0], "joint": [3.0, 1.0], "direct": [3.0]}
+    lines |= {"refined": [0.5], "refined control": [0.6]}
+    embedding.draw_curves({"noise": dict.fromkeys(embedding.CASES, lines)})
+    assert written == [(embedding.picture("noise"), 16), (embedding.CURVES, 4)]

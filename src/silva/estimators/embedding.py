@@ -254,6 +254,8 @@ class TreeEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self._n_features_out = self.n_components
         self._predictor = result.fit.model
         self.embedding_ = result.fit.outputs
+        for name in ("tree_", "estimator_"):  # of an earlier fit, perhaps of the other kind
+            self.__dict__.pop(name, None)
         if isinstance(self._predictor, TreePredictor):
             self._keep_tree(self._predictor, energy, X, basis)
         else:

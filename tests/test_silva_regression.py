@@ -20,10 +20,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from silva import SilvaForestRegressor, SilvaTreeRegressor, export_text
 from silva.estimators import mixed_regressor
+from silva.estimators.column_views import Units
 from silva.estimators.corrections import GAMMAS, correct, spread_errors
 from silva.estimators.fidelity import Targets
-from silva.estimators.mixed_regressor import PRIOR, MixedRegressor, Units, folds, mixing_shares
+from silva.estimators.mixed_regressor import MixedRegressor, mixing_shares
 from silva.estimators.silva_regressors import Invented, mixed_rows, with_invented
+from silva.estimators.stacking import PRIOR, folds
 from silva.estimators.trust import Smoothed, Trust
 from silva.graph import affinity_graph, laplacian
 from silva.kernel_ridge import Settings, _leave_one_out, fit_kernel_ridge, kernel
@@ -383,7 +385,7 @@ def test_without_teacher_it_has_no_say(diabetes):
 
 
 def test_the_report_tells_of_the_mix_and_of_its_own_estimate(forest):
-    for part in ("slanted trees count", "the teacher", "expected to explain"):
+    for part in ("oblique trees count", "the teacher", "expected to explain"):
         assert part in forest.report_
 
 

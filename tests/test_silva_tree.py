@@ -17,7 +17,10 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from silva import SilvaTreeClassifier, export_text
+from silva.copies import row_groups
+from silva.estimators.column_views import Units
 from silva.estimators.fidelity import Kind, Targets, fit_tree, most_faithful, tree_answers
+from silva.estimators.mixed_classifier import MixedClassifier
 from silva.estimators.trust import (
     CLASSES,
     TRUSTS,
@@ -153,13 +156,15 @@ def test_without_graph_the_smoothed_labels_are_the_teachers(iris):
     assert_array_equal(model.transduction_[free], model.teacher_.predict(X[free]))
 
 
-def test_the_teacher_is_a_forest_plus_extra_trees(iris, fitted):
-    forest, extra = fitted.teacher_.estimators_
-    assert type(forest) is RandomForestClassifier
-    assert type(extra) is ExtraTreesClassifier
-    assert len(forest.estimators_) == len(extra.estimators_) == 100
-    shares = (forest.predict_proba(iris[0]) + extra.predict_proba(iris[0])) / 2
-    assert_allclose(fitted.teacher_.predict_proba(iris[0]), shares)
+def test_the_teacher_is_a_mixture_on_the_labelled_rows_with_columns_measured_on_all(iris, fitted):
+    X, y, _ = iris
+    units = Units.of(X[np.unique(X, axis=0, return_index=True)[1]])  # copies count once
+    assert_allclose(fitted.teacher_.units_.mean, units.mean)
+    order = np.argsort(row_groups(X, 0), kind="stable")
+    rows = order[y[order] >= 0]
+    seed = fitted.teacher_.random_state
+    alone = MixedClassifier(units=units, random_state=seed).fit(X[rows], y[rows])
+    assert_allclose(fitted.teacher_.predict_proba(X), alone.predict_proba(X), atol=1e-9)
 
 
 def test_a_given_teacher_is_cloned_and_taught(iris):

@@ -18,8 +18,8 @@ from dataclasses import replace
 import numpy as np
 from scipy import sparse
 
-from silva.estimators.mixed_regressor import folds
 from silva.estimators.spreading import smooth_with_teacher
+from silva.estimators.stacking import folds
 from silva.estimators.trust import Smoothed, Trust
 from silva.laptao import Evidence
 from silva.tree import Array

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from scipy import sparse
-from scipy.optimize import nnls
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import (
     ExtraTreesRegressor,
@@ -17,8 +14,10 @@ from sklearn.ensemble import (
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.utils.validation import check_is_fitted
 
+from silva.estimators.column_views import Units, scaled
 from silva.estimators.forest import TAOForestRegressor
-from silva.estimators.scaling import CLIP, relevance
+from silva.estimators.scaling import relevance
+from silva.estimators.stacking import Member, best_shares, folds, mixed_answers
 from silva.estimators.tao_base import LINEAR_COLUMNS
 from silva.kernel_ridge import fit_kernel_ridge
 from silva.kernels import Matrix
@@ -27,81 +26,8 @@ from silva.tree import Array
 TREES = 100  # of each forest
 STAGES, RATE, LEVELS, SUBSAMPLE = 200, 0.05, 3, 0.7  # of boosting
 PLANES, SMALL_DEPTHS = 20, (1, 2)  # small trees with linear leaves
-FOLDS, FEW_FOLDS, MANY_LABELS = 5, 3, 2000
 LEAST_LABELS = 8  # below, there is nothing to choose by and no leaf to fill
-PRIOR = 8.0  # labels' worth of belief in shares by error
-QUANTILES = 1000
-BLOCK = 50_000  # rows answered at a time
 KERNELS = {"standard": "kernel", "ranks": "kernel of ranks"}
-WIDE = 5.0  # deviations at which values are clipped for linear leaves; planes can use far ones
-
-
-@dataclass(frozen=True, eq=False)
-class Units:
-    """Columns of all rows, labelled or not, as the members that measure distances see them.
-
-    Attributes
-    ----------
-    mean, deviation : arrays of shape (columns,)
-    quantiles : array of shape (at most 1000, columns), or None where columns are sparse
-    """
-
-    mean: Array
-    deviation: Array
-    quantiles: Array | None
-
-    @classmethod
-    def of(cls, X: Matrix) -> Units:
-        """Measure the columns."""
-        n_rows = X.shape[0]
-        mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
-        if sparse.issparse(X):
-            square = np.asarray(X.power(2).mean(axis=0)).ravel() - mean**2
-            return cls(mean, _deviation(square, mean), None)
-        square = np.einsum("ij,ij->j", X - mean, X - mean) / n_rows
-        place = np.linspace(0, n_rows - 1, min(n_rows, QUANTILES)).round().astype(int)
-        return cls(mean, _deviation(square, mean), np.sort(X, axis=0)[place])
-
-    def views(self, X: Matrix) -> dict[str, Matrix]:
-        """Return the rows as they are, standardised and clipped, and by rank.
-
-        Sparse ones are neither centred nor clipped nor ranked.
-        """
-        if self.quantiles is None:
-            X = sparse.csr_matrix(X)
-            standard = sparse.csr_matrix(X @ sparse.diags_array(1 / self.deviation))
-            return {"raw": X, "standard": standard, "wide": standard}
-        standard = (X - self.mean) / self.deviation
-        return {
-            "raw": X,
-            "standard": np.clip(standard, -CLIP, CLIP),
-            "wide": np.clip(standard, -WIDE, WIDE),
-            "ranks": ranks(X, self.quantiles),
-        }
-
-
-@dataclass(frozen=True, eq=False)
-class Member:
-    """A fitted regressor with the columns it was shown.
-
-    Attributes
-    ----------
-    name : str
-    view : {"raw", "standard", "wide", "ranks"}
-    scale : array of shape (columns,) or None
-        Factors of the columns of the view.
-    model : regressor
-    """
-
-    name: str
-    view: str
-    scale: Array | None
-    model: Any
-
-    def predict(self, views: dict[str, Matrix]) -> Array:
-        """Return answers of shape (rows, outputs) to rows in all views."""
-        X = _scaled(views[self.view], self.scale)
-        return np.asarray(self.model.predict(X), dtype=np.float64).reshape(X.shape[0], -1)
 
 
 class MixedRegressor(RegressorMixin, BaseEstimator):
@@ -169,13 +95,7 @@ class MixedRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: Matrix) -> Array:
         """Return the answers of the mixture."""
         check_is_fitted(self)
-        total = np.zeros((X.shape[0], self.held_out_.shape[1]))
-        for begin in range(0, X.shape[0], BLOCK):
-            part = slice(begin, begin + BLOCK)
-            views = self.units_.views(X[part])
-            for member in self.members_:
-                if self.shares_[member.name] > 0:
-                    total[part] += self.shares_[member.name] * member.predict(views)
+        total = mixed_answers(self.members_, self.shares_, self.units_, X, self.held_out_.shape[1])
         return total[:, 0] if self._flat else total
 
     def _fit_members(
@@ -205,7 +125,7 @@ class MixedRegressor(RegressorMixin, BaseEstimator):
         members.append(Member("boosted trees", "raw", None, boosted.fit(raw, flat, weight)))
         scale = np.sqrt(relevance(forests[1], len(y)))
         for view in (view for view in KERNELS if view in views):
-            model = fit_kernel_ridge(_scaled(views[view], scale), y, weight, seed)
+            model = fit_kernel_ridge(scaled(views[view], scale), y, weight, seed)
             members.append(Member(KERNELS[view], view, scale, model))
         for depth in SMALL_DEPTHS if raw.shape[1] <= LINEAR_COLUMNS else ():
             planes = TAOForestRegressor(
@@ -214,15 +134,6 @@ class MixedRegressor(RegressorMixin, BaseEstimator):
             ).fit(views["wide"], flat, weight)  # fmt: skip
             members.append(Member(f"linear leaves at depth {depth}", "wide", None, planes))
         return members
-
-
-def folds(n_rows: int, seed: int) -> list[Array]:
-    """Return the rows of each fold; none where there is but one row."""
-    if n_rows < 2:
-        return []
-    order = np.random.default_rng(seed).permutation(n_rows)
-    number = min(FOLDS if n_rows < MANY_LABELS else FEW_FOLDS, n_rows)
-    return [np.sort(order[first::number]) for first in range(number)]
 
 
 def mixing_shares(held_out: Array, y: Array, weight: Array) -> Array:
@@ -246,30 +157,4 @@ def mixing_shares(held_out: Array, y: Array, weight: Array) -> Array:
     targets = ((y - centre) * factor).ravel()
     error = ((answers - targets[:, None]) ** 2).sum(axis=0)
     prior = 1 / np.maximum(error, 1e-6 * weight.sum())
-    prior /= prior.sum()
-    sure = 1e3 * np.sqrt(weight.sum())  # the price of shares that do not sum to one
-    system = np.vstack([answers, np.sqrt(PRIOR) * np.eye(n_members), np.full(n_members, sure)])
-    shares = nnls(system, np.concatenate([targets, np.sqrt(PRIOR) * prior, [sure]]))[0]
-    return np.asarray(shares / shares.sum())
-
-
-def ranks(X: Array, quantiles: Array) -> Array:
-    """Return columns by their rank among the quantiles, in units of deviation one."""
-    result = np.empty(X.shape)
-    for column, known in enumerate(quantiles.T):
-        below = np.searchsorted(known, X[:, column], "left")
-        upto = np.searchsorted(known, X[:, column], "right")
-        result[:, column] = ((below + upto) / (2 * len(known)) - 0.5) * np.sqrt(12)
-    return result
-
-
-def _scaled(X: Matrix, scale: Array | None) -> Matrix:
-    if scale is None:
-        return X
-    return sparse.csr_matrix(X @ sparse.diags_array(scale)) if sparse.issparse(X) else X * scale
-
-
-def _deviation(square: Array, mean: Array) -> Array:
-    """Return deviations; 1 where a column does not vary but by rounding."""
-    deviation = np.sqrt(np.maximum(square, 0.0))
-    return np.where(deviation > 1e-7 * np.abs(mean), deviation, 1.0)
+    return best_shares(answers.T, targets, prior / prior.sum())

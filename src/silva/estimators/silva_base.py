@@ -180,7 +180,9 @@ class SilvaModel(BaseEstimator):
 
         def teach(rest: Evidence) -> Array | None:
             try:
-                return self._answers_of(self._taught(rows.X, rest, seed, brief=True), rows.X, rest)
+                return self._answers_of(
+                    self._taught(rows.X, rest, seed, self.teacher_), rows.X, rest
+                )
             except ValueError:  # some teachers need more rows; all of them were enough above
                 return None
 
@@ -191,11 +193,11 @@ class SilvaModel(BaseEstimator):
             self._n_threads,
         )  # fmt: skip
 
-    def _taught(self, X: Matrix, evidence: Evidence, seed: int, brief: bool = False) -> Any:
+    def _taught(self, X: Matrix, evidence: Evidence, seed: int, like: Any = None) -> Any:
         means = evidence.means[evidence.labelled > 0]
         if self.teacher is None or (means == means[:1]).all():  # nothing to learn
             return None
-        model = make_teacher(self.teacher, self._is_classes, seed, self.n_jobs, brief)
+        model = make_teacher(self.teacher, self._is_classes, X, seed, self.n_jobs, like)
         return self._teach(model, X, evidence)
 
     def _answers_of(self, teacher: Any, X: Matrix, evidence: Evidence) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 
 from silva.estimators.partial_labels import PartialClasses, read_classes, read_totals
 from silva.estimators.silva_base import SilvaModel
-from silva.estimators.teachers import class_answers, teach_classes
+from silva.estimators.teachers import class_answers, in_words, teach_classes
 from silva.estimators.trust import (
     CLASSES,
     TEMPERATURES,
@@ -114,13 +114,10 @@ class SilvaClasses(SilvaModel):
         elif found is None:
             lines.append("There are too few labels to tell how good the teacher is.")
         else:
-            name = (
-                "forest plus extra trees" if self.teacher == "auto" else type(self.teacher).__name__
-            )
             teacher, blend, count = found
             lines.append(
-                f"The teacher ({name}) finds {teacher:.0%} of {count} labels that were hidden "
-                f"from it, the smoothed labels {blend:.0%}."
+                f"The teacher ({in_words(self.teacher_)}) finds {teacher:.0%} of {count} labels "
+                f"that were hidden from it, the smoothed labels {blend:.0%}."
             )
         weight = smoothed.share @ [each.graph > 0 for each in smoothed.trusts]
         lines.append(

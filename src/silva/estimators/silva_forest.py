@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from scipy.optimize import nnls
 from sklearn.base import ClassifierMixin
-from sklearn.ensemble import ExtraTreesRegressor
 
-from silva.estimators.fidelity import Kind, Targets
-from silva.estimators.forest_members import grow_axis, grow_oblique, rows_to_draw
-from silva.estimators.problem import leaf_numbers
+from silva.estimators.fidelity import Kind
+from silva.estimators.forest_members import (
+    Plan,
+    constant_members,
+    grow_axis,
+    grow_members,
+    rows_to_draw,
+)
 from silva.estimators.silva_classes import (
     SilvaClasses,
     best_temperature,
@@ -23,31 +25,13 @@ from silva.estimators.spreading import DistinctRows
 from silva.estimators.trust import Smoothed, shares, sharpened, smooth
 from silva.kernels import Matrix, select
 from silva.laptao import Evidence
-from silva.tree import Array, Tree, answer
+from silva.tree import Array
 
 OBLIQUE_TREES, AXIS_TREES = 20, 50
 FEWER_TREES = 20  # to find out how good the ensemble is
 FEW_ROWS, FEW_CELLS = 10_000, 4_000_000  # drawn for a tree to find that out
 EVEN_TRUST = 10.0  # of graph over teacher, at which the teacher's own answer counts half
 NEGLIGIBLE = 0.01  # share of a trust in the average that is left out of folds
-
-
-@dataclass(frozen=True, eq=False)
-class Members:
-    """The fitted parts of the ensemble.
-
-    Attributes
-    ----------
-    oblique : list of Tree
-    axis : ExtraTreesRegressor or None
-        None where the labels are all alike.
-    mix : array of shape (3,)
-        What oblique trees, axis-aligned trees and the teacher count.
-    """
-
-    oblique: list[Tree]
-    axis: ExtraTreesRegressor | None
-    mix: Array
 
 
 class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
@@ -111,55 +95,26 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
     # ---- fitting --------------------------------------------------------------------------------
 
     def _fit_model(self, rows: DistinctRows, Z: Array, smoothed: Smoothed, seed: int) -> None:
-        targets = self._targets(rows, Z)
-        teacher = 0.0 if self.teacher is None else _teacher_weight(smoothed)
+        targets, n_columns = self._targets(rows, Z), rows.X.shape[1]
         if bool((Z[0] == Z).all()):
-            self._members = Members([], None, np.array([0.0, 0.0, 1.0]))
-            self._constant, share = Z[0], np.zeros(rows.X.shape[1])
+            members = constant_members(Z, n_columns)
         else:
-            self._members, share = self._grow(targets, rows.evidence.unlabelled, teacher, seed)
+            depth, alpha = self._depth(len(Z)), self._alpha(rows_to_draw(targets))
+            kind = Kind("oblique", "oblique", "constant", depth, alpha)
+            plan = Plan(kind, OBLIQUE_TREES, AXIS_TREES, _axis_features(n_columns))
+            teacher = 0.0 if self.teacher is None else _teacher_weight(smoothed)
+            members = grow_members(
+                targets, plan, rows.evidence.unlabelled, teacher, seed, self.n_jobs
+            )
+        self._members = members
         self.feature_importances_ = np.bincount(
-            self.columns_.source, share, minlength=self.n_features_in_
+            self.columns_.source, members.importances, minlength=self.n_features_in_
         )
-        self.trees_, self.axis_forest_ = self._members.oblique, self._members.axis
-        self.mix_ = dict(
-            zip(("oblique", "axis", "teacher"), self._members.mix.tolist(), strict=True)
-        )
+        self.trees_, self.axis_forest_, self.mix_ = members.oblique, members.axis, members.shares()
         self._judge_itself(rows, smoothed, seed)
         self._factors = np.ones(len(self.classes_))
         if rows.evidence.total is not None:
             self._factors = class_factors(self._encoded_answers(rows.X), rows.evidence.total)
-
-    def _grow(
-        self, targets: Targets, free: Array, teacher: float, seed: int
-    ) -> tuple[Members, Array]:
-        """Grow both forests and settle their proportion out of bag."""
-        drawn = rows_to_draw(targets)
-        kind = Kind(
-            "oblique", "oblique", "constant", self._depth(len(targets.Z)), self._alpha(drawn)
-        )
-        oblique, oblique_oob, oblique_share = grow_oblique(
-            targets, kind, OBLIQUE_TREES, drawn, seed
-        )
-        axis, axis_oob = self._grow_axis(targets, AXIS_TREES, drawn, seed)
-        judged = ~np.isnan(oblique_oob[:, 0]) & (free > 0)
-        if not judged.any():
-            judged = ~np.isnan(oblique_oob[:, 0])
-        two, explained = np.array([0.5, 0.5]), 1.0
-        if judged.any():
-            two, explained = _proportion(
-                (oblique_oob[judged], axis_oob[judged]), targets.on(judged)
-            )
-        forests = max(explained, 0.1) ** 2
-        mix = np.append(forests * two, teacher) / (forests + teacher)
-        share = two[0] * oblique_share + two[1] * axis.feature_importances_
-        return Members(oblique, axis, mix), share / max(share.sum(), 1e-300)
-
-    def _grow_axis(
-        self, targets: Targets, n_trees: int, drawn: int, seed: int
-    ) -> tuple[ExtraTreesRegressor, Array]:
-        share = max(1 / 3, 1 / targets.X.shape[1])
-        return grow_axis(targets, n_trees, drawn, share, seed, self.n_jobs)
 
     def _judge_itself(self, rows: DistinctRows, smoothed: Smoothed, seed: int) -> None:
         """Estimate accuracy and temperature from labels hidden from all but the bagged trees."""
@@ -176,7 +131,9 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
             kept = np.setdiff1d(np.arange(len(Z)), part.rows)
             targets = self._targets(rows, shares(Z)).on(kept)
             drawn = rows_to_draw(targets, FEW_ROWS, FEW_CELLS)
-            forest, _ = self._grow_axis(targets, FEWER_TREES, drawn, seed)
+            forest, _ = grow_axis(
+                targets, FEWER_TREES, drawn, _axis_features(rows.X.shape[1]), seed, self.n_jobs
+            )
             answers = forest.predict(rows.X[part.rows]).reshape(len(part.rows), -1)
             weight = self._members.mix
             found.append((weight[0] + weight[1]) * answers + weight[2] * part.teacher[part.rows])
@@ -189,24 +146,15 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
     # ---- predicting -----------------------------------------------------------------------------
 
     def _encoded_answers(self, X: Matrix) -> Array:
-        members, kernels = self._members, select(self.device)
-        if members.axis is None:
-            return np.tile(self._constant, (X.shape[0], 1))
-        answers = members.mix[1] * members.axis.predict(X).reshape(X.shape[0], -1)
-        for tree in members.oblique:
-            leaf = leaf_numbers(kernels, tree, X, self._n_threads)
-            answers += members.mix[0] / len(members.oblique) * answer(tree, leaf, X)
-        if self.teacher_ is not None:
-            answers += members.mix[2] * self._teacher_answers(self.teacher_, X)
+        teacher = None if self.teacher_ is None else self._teacher_answers(self.teacher_, X)
+        answers = self._members.answers(X, teacher, select(self.device), self._n_threads)
+        if self._members.axis is None:
+            return answers
         return shares(sharpened(shares(answers), self._temperature) * self._factors)
 
     def _write_report(self, smoothed: Smoothed, evidence: Evidence) -> str:
         lines = self._report_labels(smoothed, evidence)
-        lines.append(
-            f"{len(self.trees_)} oblique trees count {self.mix_['oblique']:.0%}, "
-            f"{0 if self.axis_forest_ is None else AXIS_TREES} axis-aligned trees "
-            f"{self.mix_['axis']:.0%}, the teacher {self.mix_['teacher']:.0%}."
-        )
+        lines.append(self._members.in_words())
         if not np.isnan(self.cv_score_):
             lines.append(
                 f"The ensemble is expected to find {self.cv_score_:.0%} of the classes: so many "
@@ -215,15 +163,9 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
         return "\n".join(lines)
 
 
-def _proportion(said: tuple[Array, Array], targets: Targets) -> tuple[Array, float]:
-    """Return the proportion in which two answers best tell the targets, and R² of the mixture."""
-    weight = targets.weight[:, None]
-    columns = [(np.sqrt(weight) * part).ravel() for part in said]
-    two = nnls(np.stack(columns, axis=1), (np.sqrt(weight) * targets.Z).ravel())[0]
-    two = two / two.sum() if two.any() else np.array([0.5, 0.5])
-    left = np.sum(weight * (two[0] * said[0] + two[1] * said[1] - targets.Z) ** 2)
-    whole = np.sum(weight * (targets.Z - targets.centre) ** 2)
-    return two, float(1 - left / max(whole, 1e-300))
+def _axis_features(n_columns: int) -> float:
+    """Return the share of the columns that an axis-aligned split looks at."""
+    return max(1 / 3, 1 / n_columns)
 
 
 def _teacher_weight(smoothed: Smoothed) -> float:

@@ -8,14 +8,15 @@ import numpy as np
 
 from silva.estimators.corrections import GAMMAS, NO_TEACHER, correct
 from silva.estimators.fidelity import PASSES, Kind, Targets
-from silva.estimators.mixed_regressor import MixedRegressor, Units, folds
+from silva.estimators.mixed_regressor import MixedRegressor
 from silva.estimators.partial_labels import read_numbers
 from silva.estimators.problem import Problem
 from silva.estimators.selection import ROWS
 from silva.estimators.silva_base import SilvaModel
 from silva.estimators.spreading import DistinctRows
+from silva.estimators.stacking import folds
 from silva.estimators.tao import TAOTreeRegressor
-from silva.estimators.teachers import number_answers, teach_numbers
+from silva.estimators.teachers import in_words, number_answers, teach_numbers
 from silva.estimators.trust import Judge, Smoothed, Trust
 from silva.kernels import Matrix
 from silva.laptao import Evidence
@@ -48,8 +49,6 @@ class SilvaNumbers(SilvaModel):
         return partial.targets, partial.labelled
 
     def _teach(self, model: Any, X: Matrix, evidence: Evidence) -> Any:
-        if isinstance(model, MixedRegressor):  # it measures columns, for which no label is needed
-            model.set_params(units=Units.of(X))
         return teach_numbers(model, X, evidence)
 
     def _teacher_answers(self, model: Any, X: Matrix) -> Array:
@@ -84,7 +83,7 @@ class SilvaNumbers(SilvaModel):
                 known.labelled * keep, known.unlabelled, known.sums * keep[:, None]
             )  # fmt: skip
             try:
-                teacher = self._taught(rows.X, rest, seed, brief=True)
+                teacher = self._taught(rows.X, rest, seed)
             except ValueError:  # some teachers need more rows; all of them were enough
                 continue
             answers[part] = self._answers_of(teacher, rows.X[row[part]], rest)
@@ -161,7 +160,7 @@ class SilvaNumbers(SilvaModel):
             lines.append("There are too few labels to tell how good the teacher is.")
         else:
             lines.append(
-                f"The teacher ({self._teacher_in_words()}) explains {teacher:.1%} of the variance "
+                f"The teacher ({in_words(self.teacher_)}) explains {teacher:.1%} of the variance "
                 "of labels that were hidden from it."
             )
         if gamma == 0:
@@ -173,12 +172,6 @@ class SilvaNumbers(SilvaModel):
                 + ("." if np.isnan(corrected) else f"; with it {corrected:.1%} are explained.")
             )
         return lines
-
-    def _teacher_in_words(self) -> str:
-        if not isinstance(self.teacher_, MixedRegressor):
-            return type(self.teacher_).__name__
-        shares = sorted(self.teacher_.shares_.items(), key=lambda item: -item[1])
-        return ", ".join(f"{name} {share:.0%}" for name, share in shares if share >= 0.005)
 
 
 def price_growth(n_rows: int) -> float:

@@ -7,11 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import nnls
 from sklearn.base import RegressorMixin
 
 from silva.estimators.fidelity import Faithful, Kind, Targets, most_faithful
-from silva.estimators.forest_members import grow_axis, grow_oblique, rows_to_draw
+from silva.estimators.forest_members import Plan, constant_members, grow_members
 from silva.estimators.problem import leaf_numbers
 from silva.estimators.silva_numbers import (
     DEEPEST_LINEAR,
@@ -61,7 +60,7 @@ class SilvaTreeRegressor(TreeShape, RegressorMixin, SilvaNumbers):
     A teacher, a mixture of forests, boosted trees, kernel regression and small trees with linear
     leaves, learns from the labelled rows. What it gets wrong there is spread over a graph of alike
     rows to the others, as far as labels that were hidden bear it out. One tree is then fitted to
-    the corrected answers for all rows: a tree of slanted decisions with a linear model in each
+    the corrected answers for all rows: a tree of oblique decisions with a linear model in each
     leaf, or a plain one, whichever predicts them best on rows held out. Where rows are few,
     the teacher is asked about as many invented ones between neighbours, too, for the tree to
     learn from. `report_` tells in words what happened.
@@ -71,7 +70,7 @@ class SilvaTreeRegressor(TreeShape, RegressorMixin, SilvaNumbers):
     max_depth : int or "auto", default="auto"
         Depth at most; "auto" is searched, and 5 at most where leaves are linear.
     alpha : float or "auto", default="auto"
-        Price of the coefficients of slanted decisions, in units of the variance; larger is
+        Price of the coefficients of oblique decisions, in units of the variance; larger is
         sparser. "auto" is searched.
     gamma : float or "auto", default="auto"
         Trust in the graph and in the teacher's errors, where its answers have 1; 0 does without
@@ -230,14 +229,14 @@ class SilvaForestRegressor(RegressorMixin, SilvaNumbers):
     Parameters
     ----------
     max_depth, alpha
-        As in `SilvaTreeRegressor`, for the slanted trees.
+        As in `SilvaTreeRegressor`, for the oblique trees.
     gamma, teacher, random_state, n_jobs, device, verbose
         As in `SilvaTreeRegressor`.
 
     Attributes
     ----------
     trees_ : list of Tree
-        The slanted trees, over the encoded columns.
+        The oblique trees, over the encoded columns.
     axis_forest_ : ExtraTreesRegressor or None
         The axis-aligned trees; None where all answers are alike.
     teacher_ : regressor or None
@@ -279,40 +278,25 @@ class SilvaForestRegressor(RegressorMixin, SilvaNumbers):
 
     def _fit_model(self, rows: DistinctRows, Z: Array, smoothed: Smoothed, seed: int) -> None:
         targets = self._targets(rows, Z)
-        teacher = 0.0 if self.teacher_ is None else 1 / (1 + chosen_gamma(smoothed) / EVEN_GAMMA)
-        self._constant, share = Z[0], np.zeros(rows.X.shape[1])
-        self.trees_, self.axis_forest_ = [], None
-        two, forests = np.zeros(2), 0.0
-        if not (Z[0] == Z).all():
-            drawn, kind = rows_to_draw(targets), self._searched_kind(targets, seed)
-            self.trees_, slanted, slanted_share = grow_oblique(
-                targets, kind, OBLIQUE_TREES, drawn, seed
+        if (Z[0] == Z).all():
+            members = constant_members(Z, rows.X.shape[1])
+        else:
+            gamma = chosen_gamma(smoothed)
+            teacher = 0.0 if self.teacher_ is None else 1 / (1 + gamma / EVEN_GAMMA)
+            plan = Plan(self._searched_kind(targets, seed), OBLIQUE_TREES, AXIS_TREES, 1.0)
+            members = grow_members(
+                targets, plan, rows.evidence.unlabelled, teacher, seed, self.n_jobs
             )
-            self.axis_forest_, straight = grow_axis(
-                targets, AXIS_TREES, drawn, 1.0, seed, self.n_jobs
-            )
-            two, explained_share = _proportion(targets, slanted, straight, rows.evidence.unlabelled)
-            forests = max(explained_share, 0.1) ** 2
-            share = two[0] * slanted_share + two[1] * self.axis_forest_.feature_importances_
-            share /= max(share.sum(), 1e-300)
-        mix = np.append(forests * two, teacher) / max(forests + teacher, 1e-300)
-        self.mix_ = dict(zip(("oblique", "axis", "teacher"), mix.tolist(), strict=True))
+        self._members = members
+        self.trees_, self.axis_forest_, self.mix_ = members.oblique, members.axis, members.shares()
         self.feature_importances_ = np.bincount(
-            self.columns_.source, share, minlength=self.n_features_in_
+            self.columns_.source, members.importances, minlength=self.n_features_in_
         )
         self.cv_score_ = held_out_r2(smoothed.found, rows.evidence)
 
     def _encoded_answers(self, X: Matrix) -> Array:
-        if self.axis_forest_ is None:
-            return np.tile(self._constant, (X.shape[0], 1))
-        kernels, mix = select(self.device), self.mix_
-        answers = mix["axis"] * self.axis_forest_.predict(X).reshape(X.shape[0], -1)
-        for tree in self.trees_:
-            leaf = leaf_numbers(kernels, tree, X, self._n_threads)
-            answers += mix["oblique"] / len(self.trees_) * answer(tree, leaf, X)
-        if self.teacher_ is not None:
-            answers += mix["teacher"] * self._teacher_answers(self.teacher_, X)
-        return np.asarray(answers)
+        teacher = None if self.teacher_ is None else self._teacher_answers(self.teacher_, X)
+        return self._members.answers(X, teacher, select(self.device), self._n_threads)
 
     def predict(self, X: Any) -> Array:
         """Return the mean of both forests and the teacher."""
@@ -320,11 +304,7 @@ class SilvaForestRegressor(RegressorMixin, SilvaNumbers):
 
     def _write_report(self, smoothed: Smoothed, evidence: Evidence) -> str:
         lines = self._report_labels(smoothed, evidence)
-        lines.append(
-            f"{len(self.trees_)} slanted trees count {self.mix_['oblique']:.0%}, "
-            f"{0 if self.axis_forest_ is None else AXIS_TREES} axis-aligned trees "
-            f"{self.mix_['axis']:.0%}, the teacher {self.mix_['teacher']:.0%}."
-        )
+        lines.append(self._members.in_words())
         if not np.isnan(self.cv_score_):
             lines.append(
                 f"The ensemble is expected to explain {self.cv_score_:.1%} of the variance of the "
@@ -390,24 +370,3 @@ def _fidelity(found: Faithful, targets: Targets) -> float:
     if not len(found.held_out):
         return float("nan")
     return explained(found.answers, targets.Z[found.held_out], targets.weight[found.held_out])
-
-
-def _proportion(
-    targets: Targets, slanted: Array, straight: Array, free: Array
-) -> tuple[Array, float]:
-    """Return the shares of both forests that best tell targets out of bag, and their R².
-
-    Judged are unlabelled rows, where there are any.
-    """
-    told = np.isfinite(slanted).all(axis=1) & np.isfinite(straight).all(axis=1)
-    judged = told & (free > 0) if (told & (free > 0)).any() else told
-    if not judged.any():
-        return np.full(2, 0.5), 1.0
-    root = np.sqrt(targets.weight[judged])[:, None] / targets.unit
-    centred = [(root * (part[judged] - targets.centre)).ravel() for part in (slanted, straight)]
-    wanted = (root * (targets.Z[judged] - targets.centre)).ravel()
-    two = nnls(np.stack(centred, axis=1), wanted)[0]
-    two = two / two.sum() if two.any() else np.full(2, 0.5)
-    mixture = two[0] * slanted[judged] + two[1] * straight[judged]
-    share = explained(mixture, targets.Z[judged], targets.weight[judged])
-    return two, 0.0 if np.isnan(share) else share

@@ -42,8 +42,9 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
         "auto" averages over several values, and over less trust in the teacher, by how well each
         finds labels that are hidden from it.
     teacher : "auto", classifier or None, default="auto"
-        What learns from the labelled rows, with `predict_proba`; "auto" is a random forest of 100
-        trees plus 100 extremely random ones, None spreads labels over the graph alone.
+        What learns from the labelled rows, with `predict_proba`; "auto" is a mixture of forests,
+        kernels and logistic regression, in which each counts as much as it helps on rows held out;
+        None spreads labels over the graph alone.
     random_state : int, RandomState or None
     n_jobs : int, optional
         Threads. The result is the same for any number.

@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier, VotingClassifier
 from sklearn.utils.validation import has_fit_parameter
 
+from silva.estimators.column_views import Units
+from silva.estimators.mixed_classifier import MixedClassifier
 from silva.estimators.mixed_regressor import MixedRegressor
 from silva.kernels import Matrix
 from silva.laptao import Evidence
 from silva.tree import Array
-
-TREES = 100  # of each of the two forests
 
 
 def check_teacher(teacher: Any, is_classes: bool) -> None:
@@ -34,27 +33,32 @@ def check_teacher(teacher: Any, is_classes: bool) -> None:
 
 
 def make_teacher(
-    teacher: Any, is_classes: bool, seed: int, n_jobs: int | None, brief: bool = False
+    teacher: Any, is_classes: bool, X: Matrix, seed: int, n_jobs: int | None, like: Any = None
 ) -> Any:
     """Return the unfitted scikit-learn estimator that a `teacher` argument asks for.
 
-    "auto" is the mean of a random forest and of extremely random trees, a hundred of each: with
-    few labels on tables, the bar that others have to clear. A brief one, of half as many, does to
-    find out how good it is. For numbers, "auto" is a mixture of regressors.
+    "auto" is a mixture of different models, forests before all: with few labels on tables, the bar
+    that others have to clear. It measures the columns of X, all rows, for which no label is
+    needed. Where a fitted teacher is given that it shall be `like`, what that one has settled is
+    not settled again.
     """
     if not isinstance(teacher, str):
         model = clone(teacher)
         if model.get_params(deep=False).get("random_state", 0) is None:
             model.set_params(random_state=seed)
         return model
-    if not is_classes:
-        return MixedRegressor(random_state=seed, n_jobs=n_jobs)
-    kinds: tuple[Any, Any] = (RandomForestClassifier, ExtraTreesClassifier)
-    members = [
-        (name, kind(TREES // 2 if brief else TREES, random_state=seed, n_jobs=n_jobs))
-        for name, kind in zip(("forest", "extra"), kinds, strict=True)
-    ]
-    return VotingClassifier(members, voting="soft")
+    if isinstance(like, MixedClassifier):
+        return like.brief()
+    mixed: Any = MixedClassifier if is_classes else MixedRegressor
+    return mixed(units=Units.of(X), random_state=seed, n_jobs=n_jobs)
+
+
+def in_words(teacher: Any) -> str:
+    """Return what a fitted teacher is."""
+    if not isinstance(teacher, (MixedClassifier, MixedRegressor)):
+        return type(teacher).__name__
+    shares = sorted(teacher.shares_.items(), key=lambda item: -item[1])
+    return ", ".join(f"{name} {share:.0%}" for name, share in shares if share >= 0.005)
 
 
 def teach_classes(model: Any, X: Matrix, evidence: Evidence, classes: Array) -> Any:

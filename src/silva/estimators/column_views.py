@@ -1,0 +1,82 @@
+"""Columns as models that measure distances see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from silva.estimators.scaling import CLIP
+from silva.kernels import Matrix
+from silva.tree import Array
+
+QUANTILES = 1000
+WIDE = 5.0  # deviations at which values are clipped for linear leaves; planes can use far ones
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Columns of all rows, labelled or not, as the members that measure distances see them.
+
+    Attributes
+    ----------
+    mean, deviation : arrays of shape (columns,)
+    quantiles : array of shape (at most 1000, columns), or None where columns are sparse
+    """
+
+    mean: Array
+    deviation: Array
+    quantiles: Array | None
+
+    @classmethod
+    def of(cls, X: Matrix) -> Units:
+        """Measure the columns."""
+        n_rows = X.shape[0]
+        mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
+        if sparse.issparse(X):
+            square = np.asarray(X.power(2).mean(axis=0)).ravel() - mean**2
+            return cls(mean, _deviation(square, mean), None)
+        square = np.einsum("ij,ij->j", X - mean, X - mean) / n_rows
+        place = np.linspace(0, n_rows - 1, min(n_rows, QUANTILES)).round().astype(int)
+        return cls(mean, _deviation(square, mean), np.sort(X, axis=0)[place])
+
+    def views(self, X: Matrix) -> dict[str, Matrix]:
+        """Return the rows as they are, standardised and clipped, and by rank.
+
+        Sparse ones are neither centred nor clipped nor ranked.
+        """
+        if self.quantiles is None:
+            X = sparse.csr_matrix(X)
+            standard = sparse.csr_matrix(X @ sparse.diags_array(1 / self.deviation))
+            return {"raw": X, "standard": standard, "wide": standard}
+        standard = (X - self.mean) / self.deviation
+        return {
+            "raw": X,
+            "standard": np.clip(standard, -CLIP, CLIP),
+            "wide": np.clip(standard, -WIDE, WIDE),
+            "ranks": ranks(X, self.quantiles),
+        }
+
+
+def ranks(X: Array, quantiles: Array) -> Array:
+    """Return columns by their rank among the quantiles, in units of deviation one."""
+    result = np.empty(X.shape)
+    for column, known in enumerate(quantiles.T):
+        below = np.searchsorted(known, X[:, column], "left")
+        upto = np.searchsorted(known, X[:, column], "right")
+        result[:, column] = ((below + upto) / (2 * len(known)) - 0.5) * np.sqrt(12)
+    return result
+
+
+def scaled(X: Matrix, scale: Array | None) -> Matrix:
+    """Return the rows with each column multiplied by its factor, if there are any."""
+    if scale is None:
+        return X
+    return sparse.csr_matrix(X @ sparse.diags_array(scale)) if sparse.issparse(X) else X * scale
+
+
+def _deviation(square: Array, mean: Array) -> Array:
+    """Return deviations; 1 where a column does not vary but by rounding."""
+    deviation = np.sqrt(np.maximum(square, 0.0))
+    return np.where(deviation > 1e-7 * np.abs(mean), deviation, 1.0)

@@ -1,0 +1,204 @@
+"""The teacher for classes: several classifiers on the labelled rows, mixed by held-out errors."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.validation import check_is_fitted
+
+from silva.estimators.column_views import Units, scaled
+from silva.estimators.problem import distributions
+from silva.estimators.scaling import relevance
+from silva.estimators.stacking import Member, best_shares, folds, mixed_answers
+from silva.kernel_ridge import fit_kernel_ridge
+from silva.kernels import Matrix
+from silva.tree import Array
+
+EXPECTED = {
+    "random forest": 0.35,
+    "extra trees": 0.35,
+    "bagged trees": 0.1,
+    "kernel": 0.1,
+    "kernel of ranks": 0.1,
+    "kernel of all columns": 0.05,
+    "logistic regression": 0.05,
+}  # shares before any label was held out; they are normalised
+TREES = 100  # of each forest, and half as many bagged ones
+BAGGED_CELLS = 200_000  # labels times columns at most: bagged trees look at every column
+LINE_ROWS, LINE_STEPS = 2000, 200  # of logistic regression
+
+
+@dataclass(frozen=True, eq=False)
+class Probabilities:
+    """A fitted classifier of class numbers as a model with an answer for each of all classes."""
+
+    classifier: Any
+    n_classes: int
+
+    def predict(self, X: Matrix) -> Array:
+        """Return probabilities; zero for classes that the classifier never saw."""
+        answers = np.zeros((X.shape[0], self.n_classes))
+        answers[:, self.classifier.classes_] = self.classifier.predict_proba(X)
+        return answers
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A fitted kernel regression of class indicators as a model of probabilities."""
+
+    regression: Any
+
+    def predict(self, X: Matrix) -> Array:
+        """Return probabilities."""
+        return distributions(self.regression.predict(X))
+
+
+class MixedClassifier(ClassifierMixin, BaseEstimator):
+    """A mean of different classifiers, each counting as much as it helps on held-out rows.
+
+    Forests know rules about single columns, kernels and planes know classes that change smoothly;
+    which a table has is soon seen. Members are a random forest, extremely random trees, bagged
+    trees that look at all columns, kernel regressions of the class indicators (standardised columns
+    in proportion to their relevance, the same by rank, and all columns alike) and logistic
+    regression. Their shares minimise the squared error of held-out answers near those expected of
+    a table (`best_shares`).
+
+    Parameters
+    ----------
+    units : Units or None
+        How columns are measured; None measures those of the rows given.
+    shares : dict or None
+        Member to its share, if they are known; None finds them by holding out rows.
+    n_trees : int
+        Of each forest.
+    random_state : int
+    n_jobs : int, optional
+
+    Attributes
+    ----------
+    classes_ : array
+    shares_ : dict
+        Member to its share.
+    members_ : list of Member
+    """
+
+    def __init__(
+        self,
+        *,
+        units: Units | None = None,
+        shares: dict[str, float] | None = None,
+        n_trees: int = TREES,
+        random_state: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.units = units
+        self.shares = shares
+        self.n_trees = n_trees
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def brief(self) -> MixedClassifier:
+        """Return an unfitted copy that takes over the shares and has half as many trees."""
+        return MixedClassifier(
+            units=self.units_, shares=self.shares_, n_trees=max(self.n_trees // 2, 1),
+            random_state=self.random_state, n_jobs=self.n_jobs,
+        )  # fmt: skip
+
+    def fit(self, X: Matrix, y: Array, sample_weight: Array | None = None) -> Self:
+        """Fit all members to all rows; without known shares, also to the rows but for each fold."""
+        self.classes_, code = np.unique(y, return_inverse=True)
+        weight = np.ones(len(code)) if sample_weight is None else np.asarray(sample_weight)
+        self.units_ = Units.of(X) if self.units is None else self.units
+        views = self.units_.views(X)
+        self.members_ = self._fit_members(views, code, weight, self.n_trees)
+        names = [member.name for member in self.members_]
+        if self.shares is None:
+            found = self._find_shares(views, code, weight, names)
+        else:
+            found = np.array([self.shares.get(name, 0.0) for name in names])
+            found /= found.sum()
+        self.shares_ = dict(zip(names, found.tolist(), strict=True))
+        return self
+
+    def predict_proba(self, X: Matrix) -> Array:
+        """Return the class probabilities of the mixture."""
+        check_is_fitted(self)
+        return mixed_answers(self.members_, self.shares_, self.units_, X, len(self.classes_))
+
+    def predict(self, X: Matrix) -> Array:
+        """Return the most probable class of each row."""
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+    def _find_shares(
+        self, views: dict[str, Matrix], code: Array, weight: Array, names: list[str]
+    ) -> Array:
+        """Return the shares by what members say of rows that they did not see."""
+        expected = np.array([EXPECTED[name] for name in names])
+        expected /= expected.sum()
+        indicators = np.eye(len(self.classes_))[code]
+        held_out = np.full((len(names), *indicators.shape), np.nan)
+        for part in folds(len(code), self.random_state, code):
+            rest = np.ones(len(code), bool)
+            rest[part] = False
+            if len(np.unique(code[rest])) < 2:
+                continue
+            seen = {name: view[rest] for name, view in views.items()}
+            hidden = {name: view[part] for name, view in views.items()}
+            members = self._fit_members(seen, code[rest], weight[rest], self.n_trees // 2 or 1)
+            by_name = {member.name: member for member in members}
+            held_out[:, part] = [by_name[name].predict(hidden) for name in names]
+        judged = np.isfinite(held_out).all(axis=(0, 2))
+        root = np.sqrt(weight[judged])[:, None]
+        answers = (held_out[:, judged] * root).reshape(len(names), -1)
+        return best_shares(answers, (indicators[judged] * root).ravel(), expected)
+
+    def _fit_members(
+        self, views: dict[str, Matrix], code: Array, weight: Array, n_trees: int
+    ) -> list[Member]:
+        """Fit the members that these rows allow."""
+        n_classes, seed = len(self.classes_), self.random_state
+        raw, standard = views["raw"], views["standard"]
+        forests: dict[str, Any] = {
+            "random forest": RandomForestClassifier(n_trees),
+            "extra trees": ExtraTreesClassifier(n_trees),
+        }
+        if raw.shape[0] * raw.shape[1] <= BAGGED_CELLS:
+            forests["bagged trees"] = RandomForestClassifier(
+                max(n_trees // 2, 1), max_features=None
+            )
+        members = []
+        for name, forest in forests.items():
+            forest.set_params(random_state=seed, n_jobs=self.n_jobs).fit(raw, code, weight)
+            forest.n_jobs = None  # threads would add the answers in any order
+            members.append(Member(name, "raw", None, Probabilities(forest, n_classes)))
+
+        indicators = np.eye(n_classes)[code]
+        relevant = np.sqrt(relevance(forests["extra trees"], len(code)))
+        for name, view, scale in (
+            ("kernel", "standard", relevant),
+            ("kernel of ranks", "ranks", relevant),
+            ("kernel of all columns", "standard", None),
+        ):
+            if view in views:
+                fitted = fit_kernel_ridge(scaled(views[view], scale), indicators, weight, seed)
+                members.append(Member(name, view, scale, Kernel(fitted)))
+
+        one_of_each = np.unique(code, return_index=True)[1]
+        few = np.random.default_rng(seed).permutation(len(code))[:LINE_ROWS]
+        few = np.union1d(few, one_of_each)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            line = LogisticRegression(max_iter=LINE_STEPS).fit(
+                standard[few], code[few], weight[few]
+            )
+        members.append(
+            Member("logistic regression", "standard", None, Probabilities(line, n_classes))
+        )
+        return members

@@ -126,11 +126,12 @@ def boosters_at_hand(notes):
 
 
 def measured(names, plan, size, boosters, log, notes):
-    """Return a record for every set, share and seed; those in the log are not measured again.
+    """Return a record for every set, share and seed; scores in the log are not measured again.
 
     After an interrupt they are those of the sets that are complete.
     """
-    done = {key(record): record for record in read_log(log) if record["rows"] == size}
+    known = {key(record): record for record in read_log(log) if record["rows"] == size}
+    done = {case: record for case, record in known.items() if is_complete(record, boosters)}
 
     def cases(name):
         return [(name, *case) for case in plan]
@@ -138,7 +139,9 @@ def measured(names, plan, size, boosters, log, notes):
     try:
         for data in available([n for n in names if not done.keys() >= set(cases(n))], notes):
             found = Parallel(n_jobs=1 if log is None else -1, return_as="generator")(
-                delayed(measure)(data, share, seed, size, boosters)
+                delayed(measure)(
+                    data, share, seed, size, boosters, known.get((name, share, seed), {})
+                )
                 for name, share, seed in cases(data.name)
                 if (name, share, seed) not in done
             )
@@ -158,28 +161,42 @@ def key(record):
     return record["set"], record["share"], record["seed"]
 
 
+def methods_for(task, seed, boosters):
+    """Return the methods by name, but for those that are told totals."""
+    return (number_methods if task == "regression" else class_methods)(seed, boosters)
+
+
+def is_complete(record, boosters):
+    """Whether a record has the scores of all methods."""
+    names = set(methods_for(record["task"], 0, boosters))
+    names |= set() if record["task"] == "regression" else set(TOTALS.values())
+    return names <= record["scores"].keys()
+
+
 def mean_line(records):
     """Write the mean score of each method."""
     methods = records[0]["scores"]
     return {m: f"{100 * np.mean([r['scores'][m] for r in records]):.1f}" for m in methods}
 
 
-def measure(data, share, seed, size, boosters):
-    """Return the scores of all methods on one draw."""
+def measure(data, share, seed, size, boosters, known):
+    """Return the scores of all methods on one draw; some may be known from an earlier run."""
     rng = np.random.default_rng(seed)
     rows = rng.permutation(len(data.y))[:size]
     cut = int(TRAINING_SHARE * len(rows))
     train, test = rows[:cut], rows[cut:]
     X, y = fill(data.X), data.y[train]
     partial = hide(y, choose_labelled(y, share, data.task, rng), data.task)
-    regression = data.task == "regression"
-    methods = number_methods(seed, boosters) if regression else class_methods(seed, boosters)
+    regression, known = data.task == "regression", known.get("scores", {})
+    methods = methods_for(data.task, seed, boosters)
     if not regression:
         totals = totals_of(y, partial)
         methods |= {told: WithTotals(clone(methods[name]), totals) for name, told in TOTALS.items()}
     score = r2_score if regression else lambda truth, found: np.mean(truth == found)
     scores = {
-        name: float(score(data.y[test], fit_quietly(model, X[train], partial).predict(X[test])))
+        name: known[name]
+        if name in known
+        else float(score(data.y[test], fit_quietly(model, X[train], partial).predict(X[test])))
         for name, model in methods.items()
     }
     return {"set": data.name, "task": data.task, "share": share, "seed": seed, "rows": size,

@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 
-from silva import TreeEmbedding
+from silva import TreeEmbedding, plot_map
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -33,11 +33,12 @@ for side, rows in (("left", ~goes_right), ("right", goes_right)):
     kinds = [digit for digit in range(10) if np.mean(rows[y == digit]) > 0.8]
     print(f"{side:5}: most of {kinds}")
 
-maps = [("free", linear.free_embedding_), ("tree", linear.embedding_), ("spots", spots.embedding_)]
 figure, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
-for axis, (title, Z) in zip(axes, maps, strict=True):
-    axis.scatter(*Z.T, c=y, cmap="tab10", s=6)
-    axis.set(xticks=[], yticks=[], title=title)
+for axis, title, model, free in zip(
+    axes, ("free", "tree", "spots"), (linear, linear, spots), (True, False, False), strict=True
+):
+    plot_map(model, y, free=free, ax=axis)
+    axis.set_title(title)
 axes[1].scatter(*linear.transform(X_new).T, c=y_new, cmap="tab10", s=20, marker="x", linewidths=0.6)
 figure.savefig("digits_map.png", dpi=100)
 print("\ndigits_map.png: the training digits, crosses are new ones")

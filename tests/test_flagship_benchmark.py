@@ -10,7 +10,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from benchmarks import __main__ as command
 from benchmarks import flagship, flagship_ablation
-from benchmarks.resumable import read_log
+from benchmarks.resumable import append, read_log
 from benchmarks.table import Options
 
 
@@ -88,6 +88,26 @@ def test_what_the_log_has_is_not_measured_again(tmp_path, monkeypatch, data_fold
     assert both[0] == first[0]
     assert len(read_log(log)) == 2
     assert flagship.measured(["iris"], plan, 90, (), log, [])[0]["rows"] == 90
+
+
+def test_a_record_that_lacks_a_method_is_completed_and_its_other_scores_are_kept(
+    tmp_path, monkeypatch, data_folder
+):
+    monkeypatch.setattr(
+        flagship, "class_methods",
+        lambda seed, boosters: {
+            name: flagship.classifiers(seed)["CART, labels only"] for name in ("RF", "CART")
+        },
+    )  # fmt: skip
+    monkeypatch.setattr(flagship, "TOTALS", {})
+    here = flagship.Parallel(n_jobs=1, return_as="generator")
+    monkeypatch.setattr(flagship, "Parallel", lambda **_: here)
+    log = tmp_path / "log.jsonl"
+    partial = {"set": "iris", "task": "classification", "share": 0.1, "seed": 0, "rows": 100}
+    append(log, partial | {"scores": {"RF": 2.0}})
+    (found,) = flagship.measured(["iris"], [(0.1, 0)], 100, (), log, [])
+    assert found["scores"]["RF"] == 2.0
+    assert 0 < found["scores"]["CART"] <= 1
 
 
 def test_a_quick_run_gives_a_page(data_folder, tmp_path, capsys, monkeypatch):

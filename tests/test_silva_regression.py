@@ -23,8 +23,8 @@ from silva.estimators import mixed_regressor
 from silva.estimators.column_views import Units
 from silva.estimators.corrections import GAMMAS, correct, spread_errors
 from silva.estimators.fidelity import Targets
+from silva.estimators.invented import Invented, mixed_rows, with_invented
 from silva.estimators.mixed_regressor import MixedRegressor, mixing_shares
-from silva.estimators.silva_regressors import Invented, mixed_rows, with_invented
 from silva.estimators.stacking import PRIOR, folds
 from silva.estimators.trust import Smoothed, Trust
 from silva.graph import affinity_graph, laplacian

@@ -23,7 +23,7 @@ from silva.estimators.silva_tree import SilvaTreeClassifier
 from silva.estimators.tao import TAOTreeClassifier, TAOTreeRegressor
 from silva.graph import affinity_graph
 from silva.model_selection import LabelledKFold, LabelledShuffleSplit
-from silva.report import export_text, plot_tree
+from silva.report import export_text, plot_map, plot_tree
 
 __version__ = version("silva")
 
@@ -55,5 +55,6 @@ __all__ = [
     "TreeEmbedding",
     "affinity_graph",
     "export_text",
+    "plot_map",
     "plot_tree",
 ]

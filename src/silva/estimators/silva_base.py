@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -15,7 +16,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from silva.copies import row_groups
 from silva.estimators.columns import Columns, encode, fit_columns
-from silva.estimators.fidelity import Faithful, Kind, Targets, most_faithful
+from silva.estimators.fidelity import Targets
+from silva.estimators.invented import Invented, mixed_rows, with_invented
 from silva.estimators.parameters import check_integer, check_number, check_running
 from silva.estimators.problem import check_weights
 from silva.estimators.spreading import DistinctRows, distinct_rows, graph_of_rows
@@ -38,6 +40,7 @@ from silva.tree import Array
 NEIGHBOURS = 20
 DEEPEST = 10  # one tree that can be read
 LEAF_ROWS = 8  # the depth leaves so many rows in a leaf
+MOST_ROWS = 20_000  # beyond, no row is invented
 ALPHA, ALPHA_ROWS = 0.1, 2000  # it grows with the rows beyond, as the loss does
 
 
@@ -118,6 +121,10 @@ class SilvaModel(BaseEstimator):
     @abstractmethod
     def _write_report(self, smoothed: Smoothed, evidence: Evidence) -> str:
         """Return in words what happened."""
+
+    @abstractmethod
+    def _correction(self, smoothed: Smoothed, Z: Array, X: Matrix) -> Array | None:
+        """Return what the graph made of the teacher's answers; None where it had no say."""
 
     def _shown_labels(self, Z: Array, evidence: Evidence) -> Array:
         """Return the smoothed labels as users see them."""
@@ -241,8 +248,24 @@ class SilvaModel(BaseEstimator):
             return float(self.alpha)
         return ALPHA * max(n_rows / ALPHA_ROWS, 1.0)
 
-    def _faithful_tree(self, targets: Targets, kinds: list[Kind], seed: int) -> Faithful:
-        return most_faithful(targets, kinds, self._infidelity, seed)
+    def _widening(
+        self, targets: Targets, smoothed: Smoothed, seed: int
+    ) -> Callable[[Array], Targets]:
+        """Return what adds invented rows to some of the rows, up to a number.
+
+        The tree shall learn what the teacher says of rows between those that there are, too.
+        Where the graph has a say, such a row is corrected as the one that it starts from.
+        """
+        n_rows = targets.X.shape[0]
+        number = 0 if self.teacher_ is None else max(min(n_rows, MOST_ROWS - n_rows), 0)
+        X, row, other = mixed_rows(targets.X, smoothed.W, self.columns_.source, number, seed)
+        Z = targets.Z[row]
+        if len(row):
+            correction = self._correction(smoothed, targets.Z[row], targets.X[row])
+            Z = self._teacher_answers(self.teacher_, X) + (0 if correction is None else correction)
+            Z = np.clip(Z, targets.Z.min(axis=0), targets.Z.max(axis=0))
+        invented = Invented(X, Z, row, other)
+        return lambda part: with_invented(targets, part, invented)
 
     @staticmethod
     @abstractmethod

@@ -74,6 +74,9 @@ class SilvaClasses(SilvaModel):
         sharp = sharpened(Z, self._temperature)
         return sharp if evidence.total is None else meeting(sharp, evidence.total)
 
+    def _correction(self, smoothed: Smoothed, Z: Array, X: Matrix) -> Array:
+        return Z - self._teacher_answers(self.teacher_, X)
+
     def _keep_labels(self, Z: Array, labelled: Array, weight: Array) -> None:
         partial, amount = self._partial, self._amount
         del self._partial, self._amount

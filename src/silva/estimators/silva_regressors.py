@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import RegressorMixin
 
 from silva.estimators.fidelity import Faithful, Kind, Targets, most_faithful
@@ -29,29 +27,8 @@ from silva.tree import Array, Tree, answer, node_totals
 
 GREEDY_LEAVES = (64, 256)
 USUAL_ALPHAS = (0.03, 0.1)
-MOST_ROWS = 20_000  # beyond, no row is added to those that there are
-SIDE = 0.5  # weight of an added row
 OBLIQUE_TREES, AXIS_TREES = 10, 50
 EVEN_GAMMA = 30.0  # at which the teacher's own answer counts half of what it does without graph
-
-
-@dataclass(frozen=True, eq=False)
-class Invented:
-    """Rows between those that there are.
-
-    Attributes
-    ----------
-    X : matrix
-    Z : array of shape (rows, outputs)
-        What the teacher says of them.
-    row, other : int arrays
-        The two rows that each is from.
-    """
-
-    X: Matrix
-    Z: Array
-    row: Array
-    other: Array
 
 
 class SilvaTreeRegressor(TreeShape, RegressorMixin, SilvaNumbers):
@@ -158,12 +135,7 @@ class SilvaTreeRegressor(TreeShape, RegressorMixin, SilvaNumbers):
 
     def _fit_model(self, rows: DistinctRows, Z: Array, smoothed: Smoothed, seed: int) -> None:
         targets = self._targets(rows, Z)
-
-        invented = self._invented(targets, smoothed, seed)
-
-        def widen(part: Array) -> Targets:
-            return with_invented(targets, part, invented)
-
+        widen = self._widening(targets, smoothed, seed)
         kinds = self._kinds(widen(np.arange(len(Z))), seed)
         found = most_faithful(targets, kinds, self._infidelity, seed, widen)
         tree = found.tree
@@ -177,22 +149,11 @@ class SilvaTreeRegressor(TreeShape, RegressorMixin, SilvaNumbers):
         self._kind = found.kind.words
         self.fidelity_ = {"r2": _fidelity(found, targets)}
 
-    def _invented(self, targets: Targets, smoothed: Smoothed, seed: int) -> Invented:
-        """Return rows between those that there are, up to a number, and the teacher's answers.
-
-        The tree shall learn what the teacher says there, too. Where the graph has a say, a row is
-        corrected as the one that it starts from.
-        """
-        n_rows = targets.X.shape[0]
-        number = 0 if self.teacher_ is None else max(min(n_rows, MOST_ROWS - n_rows), 0)
-        X, row, other = mixed_rows(targets.X, smoothed.W, self.columns_.source, number, seed)
-        if not len(row):
-            return Invented(X, targets.Z[row], row, other)
-        Z = self._teacher_answers(self.teacher_, X)
-        if chosen_gamma(smoothed) > 0:
-            Z += targets.Z[row] - self._teacher_answers(self.teacher_, targets.X[row])
-        Z = np.clip(Z, targets.Z.min(axis=0), targets.Z.max(axis=0))
-        return Invented(X, Z, row, other)
+    def _correction(self, smoothed: Smoothed, Z: Array, X: Matrix) -> Array | None:
+        """Return what the graph made of the teacher's answers; None where it had no say."""
+        if chosen_gamma(smoothed) == 0:
+            return None
+        return Z - self._teacher_answers(self.teacher_, X)
 
     def _encoded_answers(self, X: Matrix) -> Array:
         leaf = leaf_numbers(select(self.device), self.tree_, X, self._n_threads)
@@ -311,58 +272,6 @@ class SilvaForestRegressor(RegressorMixin, SilvaNumbers):
                 "targets: so much of it was explained where labels were hidden."
             )
         return "\n".join(lines)
-
-
-def mixed_rows(
-    X: Matrix, W: sparse.csr_array, source: Array, number: int, seed: int
-) -> tuple[Matrix, Array, Array]:
-    """Return rows that have half of their columns from a row and half from a neighbour of it.
-
-    Parameters
-    ----------
-    X : matrix
-        Encoded rows.
-    W : CSR array
-        The graph of neighbours.
-    source : int array
-        Input column of each encoded one; those of one input column go together.
-    number : int
-        How many, unless fewer rows have neighbours.
-    seed : int
-
-    Returns
-    -------
-    X, row, other
-        The rows, and the two that each is from.
-    """
-    rng = np.random.default_rng(seed)
-    degree = np.diff(W.indptr)
-    row = rng.permutation(np.flatnonzero(degree))[:number]
-    other = W.indices[W.indptr[row] + (rng.random(len(row)) * degree[row]).astype(int)]
-    swapped = (rng.random((len(row), int(source.max(initial=0)) + 1)) < 0.5)[:, source]
-    if sparse.issparse(X):
-        kept = X[row] - X[row].multiply(swapped)
-        return sparse.csr_array(kept + X[other].multiply(swapped)), row, other
-    return np.where(swapped, X[other], X[row]), row, other
-
-
-def with_invented(targets: Targets, part: Array, invented: Invented) -> Targets:
-    """Return some of the rows, and the invented ones that are from two of these."""
-    there = np.zeros(len(targets.Z), bool)
-    there[part] = True
-    added = there[invented.row] & there[invented.other]
-    some = targets.on(part)
-    if not added.any():
-        return some
-    both = [some.X, invented.X[added]]
-    X = sparse.csr_array(sparse.vstack(both)) if sparse.issparse(some.X) else np.concatenate(both)
-    weight = np.full(np.count_nonzero(added), SIDE * targets.weight.mean())
-    return replace(
-        some,
-        X=X,
-        Z=np.concatenate([some.Z, invented.Z[added]]),
-        weight=np.concatenate([some.weight, weight]),
-    )
 
 
 def _fidelity(found: Faithful, targets: Targets) -> float:

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 
-from silva.estimators.fidelity import Faithful, Kind
+from silva.estimators.fidelity import Faithful, Kind, most_faithful
 from silva.estimators.problem import leaf_numbers
 from silva.estimators.silva_classes import SilvaClasses, meeting
 from silva.estimators.spreading import DistinctRows
@@ -24,7 +24,7 @@ GREEDY_LEAVES = (64, 128)
 class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
     """One readable tree from few labels and many unlabelled rows, for tables of any kind.
 
-    A teacher, a random forest plus extremely random trees, learns from the labelled rows. Its
+    A teacher, a mixture of forests, kernels and a plane, learns from the labelled rows. Its
     answers for the other rows and the labels are smoothed over a graph of alike rows, graph and
     teacher each trusted as far as labels that were hidden bear it out. One tree is then fitted to
     the smoothed labels of all rows: of several kinds the one that best predicts them on rows held
@@ -131,7 +131,10 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
 
     def _fit_model(self, rows: DistinctRows, Z: Array, smoothed: Smoothed, seed: int) -> None:
         targets = self._targets(rows, Z)
-        found = self._faithful_tree(targets, self._kinds(len(Z)), seed)
+        found = most_faithful(
+            targets, self._kinds(len(Z)), self._infidelity, seed,
+            self._widening(targets, smoothed, seed),
+        )  # fmt: skip
         self.tree_ = self._with_answers(found, rows, Z)
         self.feature_importances_ = np.bincount(
             self.columns_.source, found.importances, minlength=self.n_features_in_

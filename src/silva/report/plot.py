@@ -242,6 +242,14 @@ def _leaf_words(reading: Reading, node: int) -> str:
     return "\n".join([*lines, row_count(reading, node)])
 
 
+def class_colours(count: int) -> Array:
+    """Colour of each class as RGBA."""
+    from matplotlib import colormaps
+
+    hues = np.arange(count) if count <= 10 else np.linspace(0, 1, count, endpoint=False)
+    return np.asarray(colormaps["tab10" if count <= 10 else "hsv"](hues))
+
+
 def _leaf_colours(reading: Reading) -> Array:
     """Colour of each leaf as RGBA, light enough for black letters."""
     from matplotlib import colormaps
@@ -250,8 +258,7 @@ def _leaf_colours(reading: Reading) -> Array:
     if reading.classes is not None:
         shares = tree.values[:, : len(reading.classes[0])]
         count = shares.shape[1]
-        hues = np.arange(10) if count <= 10 else np.linspace(0, 1, count, endpoint=False)
-        palette = np.asarray(colormaps["tab10" if count <= 10 else "hsv"](hues))
+        palette = class_colours(count)
         purity = np.clip((shares.max(axis=1) * count - 1) / max(count - 1, 1), 0, 1)[:, None]
         return np.asarray(1 - (0.1 + 0.55 * purity) * (1 - palette[shares.argmax(axis=1)]))
     middle = tree.values[:, 0] if tree.bounds is None else tree.bounds[:, :, 0].mean(axis=0)

@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from silva.estimators import mixed_classifier
@@ -87,11 +88,20 @@ def test_class_with_a_single_label_is_known_to_the_mixture(iris):
     assert model.predict(X[rows[-1:]]).tolist() == [2]
 
 
-def test_brief_copy_takes_over_shares_and_units_and_halves_the_trees(iris, fitted):
-    copy = fitted.brief().fit(iris[0][:30], iris[1][:30])
-    assert copy.shares_ == pytest.approx(fitted.shares_)
-    assert copy.units_ is fitted.units_
-    assert len(copy.members_[0].model.classifier.estimators_) == 5
+def test_mixture_without_a_fold_has_its_shares_and_members_that_did_not_see_it(iris):
+    X, y = iris[0][:60], iris[1][:60]
+    fold = np.arange(60) % 3 - 1  # a third is never held out
+    model = MixedClassifier(fold=fold, n_trees=10).fit(X, y)
+    part = model.without(1)
+    assert part.shares_ == model.shares_
+    assert part.units_ is model.units_
+    forest = part.members_[0].model.classifier
+    seen = fold != 1
+    same = RandomForestClassifier(5, random_state=0).fit(X[seen], y[seen], np.ones(seen.sum()))
+    assert_allclose(forest.predict_proba(X), same.predict_proba(X))
+    assert model.without(2) is None
+    model.forget_folds()
+    assert model.without(1) is None
 
 
 def test_names_of_classes_are_answered(iris):
@@ -112,9 +122,7 @@ def test_weight_of_two_counts_as_two_rows_to_the_smooth_members(iris):
     X, y = iris[0][:40], iris[1][:40]
     twice = np.arange(40) < 10
     units = Units.of(X)
-    shares = {"kernel of all columns": 0.5, "logistic regression": 0.5}
-    weighed = MixedClassifier(n_trees=2, units=units, shares=shares)
-    weighed.fit(X, y, sample_weight=1.0 + twice)
+    weighed = MixedClassifier(n_trees=2, units=units).fit(X, y, sample_weight=1.0 + twice)
     line = LogisticRegression(max_iter=200).fit(
         np.clip((np.vstack([X, X[twice]]) - units.mean) / units.deviation, -3, 3),
         np.concatenate([y, y[twice]]),

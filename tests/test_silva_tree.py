@@ -28,6 +28,7 @@ from silva.estimators.trust import (
     Trust,
     average,
     hide_labels,
+    label_folds,
     score_classes,
     smooth,
 )
@@ -84,7 +85,7 @@ def test_smoothed_labels_match_a_dense_solve(trust):
 
 def test_the_average_weighs_trusts_by_likelihood_and_caution():
     W, known, teacher = small_problem()
-    hidden = list(hide_labels(known, 0, lambda rest: teacher))
+    hidden = list(hide_labels(known, label_folds(known, 0), lambda _, rest: teacher))
     found = average(W, known, teacher, hidden, TRUSTS, CLASSES, 1)
     labels = np.concatenate([known.means[part.rows] for part in hidden])
     weight = np.concatenate([known.labelled[part.rows] for part in hidden])
@@ -102,15 +103,17 @@ def test_the_average_weighs_trusts_by_likelihood_and_caution():
 def test_the_only_label_of_a_class_is_not_hidden():
     labelled = np.array([1.0, 1.0, 1.0, 0.0])
     known = Evidence(labelled, 1 - labelled, labelled[:, None] * np.eye(2)[[0, 0, 1, 0]])
-    parts = list(hide_labels(known, 0, lambda rest: np.ones((4, 2)) / 2))
-    assert_array_equal(np.sort(np.concatenate([part.rows for part in parts])), [0, 1])
+    assert_array_equal(np.sort(np.concatenate(label_folds(known, 0))), [0, 1])
 
 
 def test_every_label_is_hidden_once_and_from_its_teacher():
     labelled = (np.arange(12) < 7).astype(float)
     known = Evidence(labelled, 1 - labelled, labelled[:, None] * np.eye(3)[np.arange(12) % 3])
     seen = []
-    parts = list(hide_labels(known, 0, lambda rest: seen.append(rest) or np.ones((12, 3)) / 3))
+    folds = label_folds(known, 0)
+    parts = list(
+        hide_labels(known, folds, lambda _, rest: seen.append(rest) or np.ones((12, 3)) / 3)
+    )
     assert_array_equal(np.sort(np.concatenate([part.rows for part in parts])), np.arange(7))
     for part, rest in zip(parts, seen, strict=True):
         assert not rest.labelled[part.rows].any()
@@ -163,7 +166,8 @@ def test_the_teacher_is_a_mixture_on_the_labelled_rows_with_columns_measured_on_
     order = np.argsort(row_groups(X, 0), kind="stable")
     rows = order[y[order] >= 0]
     seed = fitted.teacher_.random_state
-    alone = MixedClassifier(units=units, random_state=seed).fit(X[rows], y[rows])
+    fold = fitted.teacher_.fold
+    alone = MixedClassifier(units=units, fold=fold, random_state=seed).fit(X[rows], y[rows])
     assert_allclose(fitted.teacher_.predict_proba(X), alone.predict_proba(X), atol=1e-9)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -74,8 +74,8 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
     ----------
     units : Units or None
         How columns are measured; None measures those of the rows given.
-    shares : dict or None
-        Member to its share, if they are known; None finds them by holding out rows.
+    fold : int array of shape (rows,) or None
+        Rows of a number are held out together, those of -1 never; None makes folds.
     n_trees : int
         Of each forest.
     random_state : int
@@ -93,39 +93,44 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
         self,
         *,
         units: Units | None = None,
-        shares: dict[str, float] | None = None,
+        fold: Array | None = None,
         n_trees: int = TREES,
         random_state: int = 0,
         n_jobs: int | None = None,
     ) -> None:
         self.units = units
-        self.shares = shares
+        self.fold = fold
         self.n_trees = n_trees
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def brief(self) -> MixedClassifier:
-        """Return an unfitted copy that takes over the shares and has half as many trees."""
-        return MixedClassifier(
-            units=self.units_, shares=self.shares_, n_trees=max(self.n_trees // 2, 1),
-            random_state=self.random_state, n_jobs=self.n_jobs,
-        )  # fmt: skip
-
     def fit(self, X: Matrix, y: Array, sample_weight: Array | None = None) -> Self:
-        """Fit all members to all rows; without known shares, also to the rows but for each fold."""
+        """Fit all members to all rows, and again without each fold to find their shares."""
         self.classes_, code = np.unique(y, return_inverse=True)
         weight = np.ones(len(code)) if sample_weight is None else np.asarray(sample_weight)
         self.units_ = Units.of(X) if self.units is None else self.units
         views = self.units_.views(X)
         self.members_ = self._fit_members(views, code, weight, self.n_trees)
+        self._without = self._fit_folds(views, code, weight)
+        shares = self._find_shares(views, code, weight)
         names = [member.name for member in self.members_]
-        if self.shares is None:
-            found = self._find_shares(views, code, weight, names)
-        else:
-            found = np.array([self.shares.get(name, 0.0) for name in names])
-            found /= found.sum()
-        self.shares_ = dict(zip(names, found.tolist(), strict=True))
+        self.shares_ = dict(zip(names, shares.tolist(), strict=True))
         return self
+
+    def without(self, fold: int) -> MixedClassifier | None:
+        """Return the same mixture of members that have not seen a fold; None if too little is left.
+
+        Such members are there until `forget_folds`, and have half as many trees.
+        """
+        if fold not in self._without:
+            return None
+        copy: MixedClassifier = clone(self)
+        copy.__dict__ |= self.__dict__ | {"members_": self._without[fold], "_without": {}}
+        return copy
+
+    def forget_folds(self) -> None:
+        """Drop the members that have not seen a fold."""
+        self._without = {}
 
     def predict_proba(self, X: Matrix) -> Array:
         """Return the class probabilities of the mixture."""
@@ -136,28 +141,41 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
         """Return the most probable class of each row."""
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
-    def _find_shares(
-        self, views: dict[str, Matrix], code: Array, weight: Array, names: list[str]
-    ) -> Array:
-        """Return the shares by what members say of rows that they did not see."""
+    def _fit_folds(
+        self, views: dict[str, Matrix], code: Array, weight: Array
+    ) -> dict[int, list[Member]]:
+        """Fit members without each fold, where two classes are left."""
+        fold = self.fold
+        if fold is None:
+            fold = np.full(len(code), -1)
+            for number, part in enumerate(folds(len(code), self.random_state, code)):
+                fold[part] = number
+        self._fold, result = fold, {}
+        for number in np.unique(fold[fold >= 0]).tolist():
+            rest = fold != number
+            if len(np.unique(code[rest])) > 1:
+                seen = {name: view[rest] for name, view in views.items()}
+                result[number] = self._fit_members(
+                    seen, code[rest], weight[rest], max(self.n_trees // 2, 1)
+                )
+        return result
+
+    def _find_shares(self, views: dict[str, Matrix], code: Array, weight: Array) -> Array:
+        """Return the shares of the members by what they say of rows that they did not see."""
+        names = [member.name for member in self.members_]
         expected = np.array([EXPECTED[name] for name in names])
-        expected /= expected.sum()
         indicators = np.eye(len(self.classes_))[code]
         held_out = np.full((len(names), *indicators.shape), np.nan)
-        for part in folds(len(code), self.random_state, code):
-            rest = np.ones(len(code), bool)
-            rest[part] = False
-            if len(np.unique(code[rest])) < 2:
-                continue
-            seen = {name: view[rest] for name, view in views.items()}
+        for number, members in self._without.items():
+            part = self._fold == number
             hidden = {name: view[part] for name, view in views.items()}
-            members = self._fit_members(seen, code[rest], weight[rest], self.n_trees // 2 or 1)
             by_name = {member.name: member for member in members}
             held_out[:, part] = [by_name[name].predict(hidden) for name in names]
         judged = np.isfinite(held_out).all(axis=(0, 2))
         root = np.sqrt(weight[judged])[:, None]
         answers = (held_out[:, judged] * root).reshape(len(names), -1)
-        return best_shares(answers, (indicators[judged] * root).ravel(), expected)
+        targets = (indicators[judged] * root).ravel()
+        return best_shares(answers, targets, expected / expected.sum())
 
     def _fit_members(
         self, views: dict[str, Matrix], code: Array, weight: Array, n_trees: int

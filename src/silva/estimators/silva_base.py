@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -18,6 +18,7 @@ from silva.copies import row_groups
 from silva.estimators.columns import Columns, encode, fit_columns
 from silva.estimators.fidelity import Targets
 from silva.estimators.invented import Invented, mixed_rows, with_invented
+from silva.estimators.mixed_classifier import MixedClassifier
 from silva.estimators.parameters import check_integer, check_number, check_running
 from silva.estimators.problem import check_weights
 from silva.estimators.spreading import DistinctRows, distinct_rows, graph_of_rows
@@ -25,12 +26,12 @@ from silva.estimators.teachers import check_teacher, make_teacher
 from silva.estimators.trust import (
     NO_TEACHER,
     TRUSTS,
-    Hidden,
     Judge,
     Smoothed,
     Trust,
     average,
     hide_labels,
+    label_folds,
 )
 from silva.kernels import Matrix, select
 from silva.labels import Total
@@ -95,8 +96,8 @@ class SilvaModel(BaseEstimator):
         """Return label rows of shape (rows, outputs), zero where unlabelled, and the mask."""
 
     @abstractmethod
-    def _teach(self, model: Any, X: Matrix, evidence: Evidence) -> Any:
-        """Fit a teacher to the labelled rows."""
+    def _teach(self, model: Any, X: Matrix, evidence: Evidence, folds: Sequence[Array]) -> Any:
+        """Fit a teacher to the labelled rows; a mixture holds out these folds in turn."""
 
     @abstractmethod
     def _teacher_answers(self, model: Any, X: Matrix) -> Array:
@@ -182,30 +183,34 @@ class SilvaModel(BaseEstimator):
         self._tell(
             f"teaching from {np.count_nonzero(known.labelled)} of {len(known.labelled)} rows"
         )
-        self.teacher_ = self._taught(rows.X, known, seed)
+        folds = label_folds(known, seed)
+        self.teacher_ = self._taught(rows.X, known, seed, folds)
         answers = self._answers_of(self.teacher_, rows.X, known)
 
-        def teach(rest: Evidence) -> Array | None:
+        def teach(number: int, rest: Evidence) -> Array | None:
+            if isinstance(self.teacher_, MixedClassifier):
+                teacher = self.teacher_.without(number)
+                return None if teacher is None else self._answers_of(teacher, rows.X, rest)
             try:
-                return self._answers_of(
-                    self._taught(rows.X, rest, seed, self.teacher_), rows.X, rest
-                )
+                return self._answers_of(self._taught(rows.X, rest, seed), rows.X, rest)
             except ValueError:  # some teachers need more rows; all of them were enough above
                 return None
 
-        hidden: list[Hidden] = list(hide_labels(known, seed, teach))
+        hidden = list(hide_labels(known, folds, teach))
+        if isinstance(self.teacher_, MixedClassifier):
+            self.teacher_.forget_folds()
         self._tell("building the graph")
         return average(
             self._graph(rows, seed), known, answers, hidden, self._trusts(), self._judge,
             self._n_threads,
         )  # fmt: skip
 
-    def _taught(self, X: Matrix, evidence: Evidence, seed: int, like: Any = None) -> Any:
+    def _taught(self, X: Matrix, evidence: Evidence, seed: int, folds: Sequence[Array] = ()) -> Any:
         means = evidence.means[evidence.labelled > 0]
         if self.teacher is None or (means == means[:1]).all():  # nothing to learn
             return None
-        model = make_teacher(self.teacher, self._is_classes, X, seed, self.n_jobs, like)
-        return self._teach(model, X, evidence)
+        model = make_teacher(self.teacher, self._is_classes, X, seed, self.n_jobs)
+        return self._teach(model, X, evidence, folds)
 
     def _answers_of(self, teacher: Any, X: Matrix, evidence: Evidence) -> Array:
         if teacher is None:  # nothing is known but the mean label

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -47,8 +48,8 @@ class SilvaClasses(SilvaModel):
         self._amount = None if totals is None else read_totals(totals, self._partial, weight)
         return self._amount
 
-    def _teach(self, model: Any, X: Matrix, evidence: Evidence) -> Any:
-        return teach_classes(model, X, evidence, self.classes_)
+    def _teach(self, model: Any, X: Matrix, evidence: Evidence, folds: Sequence[Array]) -> Any:
+        return teach_classes(model, X, evidence, self.classes_, folds)
 
     def _teacher_answers(self, model: Any, X: Matrix) -> Array:
         return class_answers(model, X, self.classes_)

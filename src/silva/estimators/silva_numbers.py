@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ class SilvaNumbers(SilvaModel):
         self.n_outputs_ = partial.targets.shape[1]
         return partial.targets, partial.labelled
 
-    def _teach(self, model: Any, X: Matrix, evidence: Evidence) -> Any:
+    def _teach(self, model: Any, X: Matrix, evidence: Evidence, folds: Sequence[Array]) -> Any:
         return teach_numbers(model, X, evidence)
 
     def _teacher_answers(self, model: Any, X: Matrix) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,23 +33,17 @@ def check_teacher(teacher: Any, is_classes: bool) -> None:
         )
 
 
-def make_teacher(
-    teacher: Any, is_classes: bool, X: Matrix, seed: int, n_jobs: int | None, like: Any = None
-) -> Any:
+def make_teacher(teacher: Any, is_classes: bool, X: Matrix, seed: int, n_jobs: int | None) -> Any:
     """Return the unfitted scikit-learn estimator that a `teacher` argument asks for.
 
     "auto" is a mixture of different models, forests before all: with few labels on tables, the bar
-    that others have to clear. It measures the columns of X, all rows, for which no label is
-    needed. Where a fitted teacher is given that it shall be `like`, what that one has settled is
-    not settled again.
+    that others have to clear. It measures the columns of X, all rows, for which no label is needed.
     """
     if not isinstance(teacher, str):
         model = clone(teacher)
         if model.get_params(deep=False).get("random_state", 0) is None:
             model.set_params(random_state=seed)
         return model
-    if isinstance(like, MixedClassifier):
-        return like.brief()
     mixed: Any = MixedClassifier if is_classes else MixedRegressor
     return mixed(units=Units.of(X), random_state=seed, n_jobs=n_jobs)
 
@@ -61,7 +56,9 @@ def in_words(teacher: Any) -> str:
     return ", ".join(f"{name} {share:.0%}" for name, share in shares if share >= 0.005)
 
 
-def teach_classes(model: Any, X: Matrix, evidence: Evidence, classes: Array) -> Any:
+def teach_classes(
+    model: Any, X: Matrix, evidence: Evidence, classes: Array, folds: Sequence[Array] = ()
+) -> Any:
     """Fit a teacher to the labelled rows, a row once for each class that its copies have.
 
     Parameters
@@ -73,8 +70,15 @@ def teach_classes(model: Any, X: Matrix, evidence: Evidence, classes: Array) -> 
         What is known about them, classes as indicators.
     classes : array
         Names of the classes, so that the fitted teacher answers in the user's terms.
+    folds : sequence of int arrays
+        Rows that a mixture is to hold out together.
     """
     row, code = np.nonzero(evidence.sums)
+    if isinstance(model, MixedClassifier):
+        fold = np.full(X.shape[0], -1)
+        for number, rows in enumerate(folds):
+            fold[rows] = number
+        model.set_params(fold=fold[row])
     return _fit(model, X, row, classes[code], evidence.sums[row, code])
 
 

@@ -179,20 +179,11 @@ def average(
     )
 
 
-def hide_labels(
-    evidence: Evidence, seed: int, teach: Callable[[Evidence], Array | None]
-) -> Iterator[Hidden]:
-    """Hide labels in folds, each with its share of every class; stop when enough were hidden.
+def label_folds(evidence: Evidence, seed: int) -> list[Array]:
+    """Return rows to hide the labels of, fold by fold, each with its share of every class.
 
-    The only label of a class is never hidden: nobody could find it.
-
-    Parameters
-    ----------
-    evidence : Evidence
-    seed : int
-    teach : function
-        From what is left to a teacher's answers for all rows; None where it is too little, and
-        the fold is left out.
+    The only label of a class is never hidden: nobody could find it. There are no more folds than
+    hide labels enough.
     """
     labelled = np.flatnonzero(evidence.labelled)
     strata = evidence.sums[labelled].argmax(axis=1)
@@ -200,11 +191,28 @@ def hide_labels(
     labelled, strata = labelled[several], strata[several]
     order = np.random.default_rng(seed).permutation(len(labelled))
     order = order[np.argsort(strata[order], kind="stable")]
-    n_hidden = 0
-    for fold in range(min(FOLDS, len(labelled))):
-        rows = np.sort(labelled[order[fold::FOLDS]])
-        if n_hidden >= ENOUGH_HIDDEN:
-            return
+    folds = [np.sort(labelled[order[fold::FOLDS]]) for fold in range(min(FOLDS, len(labelled)))]
+    before = np.cumsum([0, *(len(rows) for rows in folds)])
+    return [rows for rows, n_hidden in zip(folds, before, strict=False) if n_hidden < ENOUGH_HIDDEN]
+
+
+def hide_labels(
+    evidence: Evidence,
+    folds: Sequence[Array],
+    teach: Callable[[int, Evidence], Array | None],
+) -> Iterator[Hidden]:
+    """Hide the labels of each fold.
+
+    Parameters
+    ----------
+    evidence : Evidence
+    folds : sequence of int arrays
+        Rows to hide the labels of.
+    teach : function
+        From the number of a fold and what is left to a teacher's answers for all rows; None where
+        it is too little, and the fold is left out.
+    """
+    for number, rows in enumerate(folds):
         keep = np.ones(len(evidence.labelled), bool)
         keep[rows] = False
         rest = replace(
@@ -214,9 +222,8 @@ def hide_labels(
             sums=np.where(keep[:, None], evidence.sums, 0.0),
             total=None,
         )
-        answers = teach(rest)
+        answers = teach(number, rest)
         if answers is not None:
-            n_hidden += len(rows)
             yield Hidden(rows, rest, answers)
 
 

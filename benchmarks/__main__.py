@@ -33,6 +33,7 @@ TABLES = {
     "kernel_growth": "growth time of kernel trees beside scikit-learn's, and as the rows grow",
     "kernel_figure": "ten labels on two moons, as a picture",
     "flagship": "the flagship on tables with 1, 5 and 10 % of the labels beside forests and others",
+    "flagship_figures": "the flagship on cpu_act and MNIST, its calibration, and what a fit costs",
     "flagship_ablation": "what the flagship owes to teacher, graph, trust, fidelity and totals",
     "embedding": "tree embeddings beside direct fits, openTSNE and UMAP: objective, accuracy, time",
     "s2oct": "trees from biased labels and class totals on the sets of the S²OCT paper",

@@ -4,14 +4,15 @@ Accuracy in percent on rows never seen, mean over the sets and draws of `few_lab
 10 % of the training rows labelled. Each line changes one thing about a model with default settings;
 the difference to that is in points, with its standard error over sets and draws. "one recipe"
 trusts teacher and graph alike on every set (gamma 3) instead of asking hidden labels; "hard labels"
-fits the tree to the likeliest class of each row; "true totals" tells how many unlabelled rows are
-of each class.
+fits the tree to the likeliest class of each row, "no invented rows" to the rows that there are;
+"true totals" tells how many unlabelled rows are of each class.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier, VotingClassifier
 
 from benchmarks.few_labels import QUICK_SETS, ROWS, SETS, SHARES, TRAINING_SHARE, fill
 from benchmarks.flagship import WithTotals, totals_of
@@ -64,6 +65,13 @@ class AxisOnly(SilvaTreeClassifier):
         return super()._kinds(n_rows)[-1:]
 
 
+class RealRows(SilvaTreeClassifier):
+    """No rows are invented."""
+
+    def _widening(self, targets, smoothed, seed):
+        return targets.on
+
+
 class HardLabels(SilvaTreeClassifier):
     """The tree learns the likeliest class of each row."""
 
@@ -99,6 +107,7 @@ def models(seed, totals):
         return {
             model: kind(random_state=seed),
             (name, teacher, "none"): kind(teacher=None, random_state=seed),
+            (name, teacher, "forests only"): kind(teacher=forests(seed), random_state=seed),
             (name, graph, "none (gamma 0)"): kind(gamma=0.0, random_state=seed),
             (name, "trust", "one recipe (gamma 3)"): kind(gamma=3.0, random_state=seed),
             (name, "totals", "true totals"): WithTotals(kind(random_state=seed), totals),
@@ -111,7 +120,16 @@ def models(seed, totals):
         (tree, "fidelity", "oblique always"): ObliqueOnly(random_state=seed),
         (tree, "fidelity", "single columns always"): AxisOnly(random_state=seed),
         (tree, "labels", "hard labels"): HardLabels(random_state=seed),
+        (tree, "rows", "no invented rows"): RealRows(random_state=seed),
     } | both(SilvaForestClassifier, "forest")  # fmt: skip
+
+
+def forests(seed):
+    """Return the mean of a random forest and of extremely random trees."""
+    kinds = {"forest": RandomForestClassifier, "extra": ExtraTreesClassifier}
+    return VotingClassifier(
+        [(name, kind(random_state=seed)) for name, kind in kinds.items()], voting="soft"
+    )
 
 
 def score(data, share, seed, size):

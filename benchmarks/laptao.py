@@ -15,13 +15,13 @@ seed only, on MNIST at two shares.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from benchmarks.data import DataSet
 from benchmarks.semi import LabelsOnly, classifiers, fit_quietly, hide, regressors
 from benchmarks.table import Table, available, progress
 from silva import (
@@ -67,21 +67,22 @@ def run(options):
     return Table(rows, notes)
 
 
+def split_rows(data, seed):
+    """Return 60 % of the rows for training and the others for testing."""
+    order = np.random.default_rng(seed).permutation(len(data.y))
+    cut = int(0.6 * len(order))
+    train, test = order[:cut], order[cut:]
+    return replace(data, X=data.X[train], y=data.y[train], X_test=data.X[test], y_test=data.y[test])
+
+
 def cpu_act(data, _):
     """Return the split of a seed, and the methods of a seed."""
-
-    def split(seed):
-        order = np.random.default_rng(seed).permutation(len(data.y))
-        cut = int(0.6 * len(order))
-        train, test = order[:cut], order[cut:]
-        return DataSet("cpu_act", data.X[train], data.y[train], data.X[test], data.y[test],
-                       "regression", ())  # fmt: skip
 
     def methods(seed):
         names = {"LapTAO, linear leaves": "LapTAO", "LapTAO": "LapTAO, constant leaves"}
         return {names.get(name, name): model for name, model in regressors(seed).items()}
 
-    return split, methods, {}
+    return lambda seed: split_rows(data, seed), methods, {}
 
 
 def mnist(data, _):
@@ -143,9 +144,7 @@ def measure(data, shares, seeds, prepare):
     for place, share in enumerate(shares):
         for seed in seeds:
             part = split(seed)
-            order = np.random.default_rng(100 + seed).permutation(len(part.y))
-            labelled = np.zeros(len(part.y), bool)
-            labelled[order[: round(share * len(order))]] = True
+            labelled = draw_labels(len(part.y), share, seed)
             partly = hide(part.y, labelled, part.task)
             for name, model in methods(seed).items():
                 if name in ONCE and (seed > 0 or (data.name == "mnist" and share not in TWICE)):
@@ -173,6 +172,14 @@ def measure(data, shares, seeds, prepare):
             | ({} if took is None else {"seconds": f"{took:.0f}"})
         )  # fmt: skip
     return rows
+
+
+def draw_labels(n_rows, share, seed):
+    """Return the mask of the rows that keep their label, any rows."""
+    order = np.random.default_rng(100 + seed).permutation(n_rows)
+    labelled = np.zeros(n_rows, bool)
+    labelled[order[: round(share * n_rows)]] = True
+    return labelled
 
 
 def test_loss(model, part, labelled):

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_iris, make_friedman1, make_moons
-from sklearn.tree import DecisionTreeRegressor
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from benchmarks import __main__ as command
-from benchmarks import flagship, flagship_ablation
+from benchmarks import flagship, flagship_ablation, flagship_figures
 from benchmarks.resumable import append, read_log
 from benchmarks.table import Options
 
@@ -133,7 +133,7 @@ def test_a_quick_ablation_compares_every_line_with_the_default(data_folder, monk
     )  # fmt: skip
     command.run_table("flagship_ablation", Options(quick=True))
     page = capsys.readouterr().out
-    assert len(every(0, {})) == 15
+    assert len(every(0, {})) == 18
     for line in ("none (gamma 0)", "columns count alike", "oblique always", "hard labels"):
         assert f"| {line} |" in page
     assert "| tree |  | default |" in page
@@ -142,3 +142,41 @@ def test_a_quick_ablation_compares_every_line_with_the_default(data_folder, monk
 def test_columns_without_any_value_are_filled_with_zero_others_with_the_median():
     X = np.array([[np.nan, 1.0], [np.nan, np.nan], [np.nan, 3.0]])
     np.testing.assert_array_equal(flagship.fill(X), [[0, 1], [0, 2], [0, 3]])
+
+
+def test_bins_of_confidence_have_equally_many_rows_and_their_accuracy():
+    confidence = np.linspace(0, 1, 100)
+    right = (np.arange(100) >= 50).astype(float)
+    mean, accuracy = flagship_figures.binned(confidence, right).T
+    np.testing.assert_allclose(mean, np.linspace(0, 1, 100).reshape(10, 10).mean(axis=1))
+    np.testing.assert_array_equal(accuracy, [0] * 5 + [1] * 5)
+
+
+def test_an_honest_confidence_has_no_gap():
+    rng = np.random.default_rng(0)
+    confidence = rng.random(20_000)
+    right = rng.random(20_000) < confidence
+    (row,) = flagship_figures.rows_of_calibration({"model": np.column_stack([confidence, right])})
+    assert float(row["mean gap of a bin, points"]) < 1.5
+
+
+def test_a_quick_run_has_errors_beside_the_published_ones_and_calibration(
+    data_folder, monkeypatch, capsys
+):
+    light = {"classification": DecisionTreeClassifier(), "regression": DecisionTreeRegressor()}
+    monkeypatch.setattr(
+        flagship_figures, "methods",
+        lambda task, seed, **_: {"SilvaTree": flagship.LabelsOnly(light[task])},
+    )  # fmt: skip
+    command.run_table("flagship_figures", Options(quick=True))
+    page = capsys.readouterr().out
+    assert "| cpu_act, MSE | LapTAO, published | 1 | 9.19 |" in page
+    assert "| cpu_act, MSE | SilvaTree |" in page
+    assert "## Calibration" in page
+
+
+def test_the_largest_fit_reports_seconds_memory_and_what_it_found(capsys):
+    flagship_figures.fit_here("teacher", 3000)
+    row = json.loads(capsys.readouterr().out)
+    assert row["labels"] == 30
+    assert float(row["unlabelled rows found %"]) > 50

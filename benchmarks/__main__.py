@@ -36,6 +36,7 @@ TABLES = {
     "flagship_figures": "the flagship on cpu_act and MNIST, its calibration, and what a fit costs",
     "flagship_ablation": "what the flagship owes to teacher, graph, trust, fidelity and totals",
     "embedding": "tree embeddings beside direct fits, openTSNE and UMAP: objective, accuracy, time",
+    "pair_sums": "the sum over all pairs in t-SNE's gradient beside openTSNE's: time and error",
     "s2oct": "trees from biased labels and class totals on the sets of the S²OCT paper",
 }
 """Each name is a module of this package with a function ``run(options)`` that returns a Table."""

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
 
-from benchmarks import embedding
+from benchmarks import embedding, pair_sums
 from benchmarks.data import Unavailable
 from benchmarks.table import Options
 
@@ -88,3 +88,10 @@ def test_pictures_of_maps_and_learning_curves_are_written(tmp_path, monkeypatch)
     lines |= {"refined": [0.5], "refined control": [0.6]}
     embedding.draw_curves({"noise": dict.fromkeys(embedding.CASES, lines)})
     assert written == [(embedding.picture("noise"), 16), (embedding.CURVES, 4)]
+
+
+def test_sums_over_pairs_are_compared_at_equal_points():
+    table = pair_sums.run(Options(quick=True))
+    errors = {row["sum"]: float(row["error of the gradient"]) for row in table.rows}
+    assert errors["ours, exact"] == 0
+    assert all(0 < error < 0.1 for name, error in errors.items() if name != "ours, exact")

@@ -16,8 +16,6 @@ random. `--sets` chooses sets, `--rows` the most training rows, `--seeds` (one) 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 import warnings
 from dataclasses import dataclass
@@ -28,6 +26,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 
+from benchmarks.alone import rows_alone
 from benchmarks.data import Unavailable, data_folder, load
 from benchmarks.memory import STATUS, megabytes
 from benchmarks.pictures import save, subplots
@@ -42,6 +41,7 @@ GROUPS = (
 ROWS, QUICK_ROWS, NEW_ROWS, WHOLE = 10_000, 200, 10_000, 60_000
 DEPTH, PERPLEXITY, NEIGHBOURS = 6, 30.0, 10
 CASES = [(o, leaf) for o in ("elastic", "tsne") for leaf in ("constant", "linear")]
+MODELS = ("TreeEmbedding", "openTSNE", "UMAP")
 CURVES = "embedding_curves.svg"
 MAPS = ("free", "direct", "joint", "refined")
 
@@ -76,7 +76,7 @@ def run(options):
     sections = [("New rows, and the peers", text, peers)]
     if not options.quick and "mnist" in names:
         text = "Times in s and highest resident memory in MB, with default settings."
-        sections.append((f"MNIST, {WHOLE} rows", text, measure_whole(notes)))
+        sections.append((f"MNIST, {WHOLE} rows", text, rows_alone(__name__, MODELS, notes)))
     return Table(rows, notes, ("openTSNE", "umap-learn"), tuple(sections))
 
 
@@ -247,7 +247,7 @@ def placing(model, X):
 def measure_peers(data, seed, options, notes):
     """Return times and accuracies of openTSNE and UMAP, where they are installed."""
     rows = []
-    for name in ("openTSNE", "UMAP"):
+    for name in MODELS[1:]:
         try:
             rows.append(measure_peer(name, data, seed, options.quick))
         except ImportError as error:
@@ -300,21 +300,6 @@ def umap(seed, quick):
         return model.embedding_, model.transform
 
     return fit
-
-
-def measure_whole(notes):
-    """Return a row for each map of all training images of MNIST."""
-    rows = []
-    for name in ("TreeEmbedding", "openTSNE", "UMAP"):
-        worker = f"from benchmarks.embedding import fit_here; fit_here({name!r})"
-        done = subprocess.run([sys.executable, "-c", worker], stdout=subprocess.PIPE, text=True)
-        try:
-            rows.append(json.loads(done.stdout.splitlines()[-1]))
-        except (IndexError, ValueError):
-            skip(Unavailable(f"{name}, {WHOLE} rows: ended with code {done.returncode}"), notes)
-        else:
-            progress(f"  {rows[-1]}")
-    return rows
 
 
 def fit_here(name):

@@ -14,8 +14,6 @@ and size.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -29,14 +27,14 @@ from sklearn.ensemble import (
     VotingRegressor,
 )
 
-from benchmarks.data import Unavailable
+from benchmarks.alone import rows_alone
 from benchmarks.few_labels import QUICK_SETS, ROWS, SETS, TRAINING_SHARE, fill
 from benchmarks.growth import generated
 from benchmarks.laptao import PUBLISHED, SHARES, draw_labels, split_rows, test_loss
 from benchmarks.memory import STATUS, megabytes
 from benchmarks.pictures import save, subplots
 from benchmarks.semi import LabelsOnly, choose_labelled, fit_quietly, hide
-from benchmarks.table import Table, available, progress, skip
+from benchmarks.table import Table, available, progress
 from silva import (
     SilvaForestClassifier,
     SilvaForestRegressor,
@@ -207,17 +205,7 @@ def costs_of_rows(notes):
 
 def costs_of_size(notes):
     """Return what the largest fits cost, each in a process of its own."""
-    rows = []
-    for name in ("teacher", TREE, FOREST):
-        worker = f"from benchmarks.flagship_figures import fit_here; fit_here({name!r})"
-        done = subprocess.run([sys.executable, "-c", worker], stdout=subprocess.PIPE, text=True)
-        try:
-            rows.append(json.loads(done.stdout.splitlines()[-1]))
-        except (IndexError, ValueError):
-            skip(Unavailable(f"{name}, {SIZE} rows: ended with code {done.returncode}"), notes)
-        else:
-            progress(f"  {rows[-1]}")
-    return rows
+    return rows_alone(__name__, ("teacher", TREE, FOREST), notes)
 
 
 def fit_here(name, size=SIZE):

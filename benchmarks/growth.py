@@ -9,16 +9,15 @@ stand in for the SUSY set of the paper.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 
 import numpy as np
 
-from benchmarks.data import Unavailable, load
-from benchmarks.memory import STATUS
+from benchmarks.alone import rows_alone
+from benchmarks.data import load
+from benchmarks.memory import megabytes
 from benchmarks.semi import choose_labelled, hide
-from benchmarks.table import Table, progress, skip
+from benchmarks.table import Table
 from silva import LapTAOClassifier
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 500_000)
@@ -27,18 +26,9 @@ SETS = ("skin_segmentation", "kddcup")
 
 def run(options):
     """Return the table."""
-    rows, notes = [], []
+    notes = []
     cases = [f"generated {size}" for size in (SIZES[:1] if options.quick else SIZES)]
-    for case in cases if options.quick else (*cases, *SETS):
-        worker = f"from benchmarks.growth import fit_here; fit_here({case!r})"
-        done = subprocess.run([sys.executable, "-c", worker], stdout=subprocess.PIPE, text=True)
-        try:
-            rows.append(json.loads(done.stdout.splitlines()[-1]))
-        except (IndexError, ValueError):
-            skip(Unavailable(f"{case}: the fit ended with code {done.returncode}"), notes)
-        else:
-            progress(str(rows[-1]))
-    return Table(rows, notes)
+    return Table(rows_alone(__name__, cases if options.quick else (*cases, *SETS), notes), notes)
 
 
 def fit_here(case):
@@ -52,7 +42,6 @@ def fit_here(case):
     model = LapTAOClassifier(n_jobs=-1, random_state=0, verbose=0)
     model.fit(X[train], hide(y[train], labelled, "classification"))
     seconds = time.perf_counter() - begin
-    peak = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM"))
     error = 100 * float(np.mean(model.predict(X[test]) != y[test]))
     loop = sum(step.seconds for step in model.history_)
     print(json.dumps({
@@ -60,7 +49,7 @@ def fit_here(case):
         "different rows": model.affinity_.shape[0], "seconds": round(seconds, 1),
         "of them before the loop": round(seconds - loop, 1),
         "µs a row": round(1e6 * seconds / len(train)),
-        "peak memory, MB": round(int(peak.split()[1]) / 1024),
+        "peak memory, MB": round(megabytes("VmHWM")),
         "test error %": round(error, 2), "leaves": model.tree_.n_leaves,
     }))  # fmt: skip
 

@@ -42,6 +42,7 @@ OPENML_NAME = {"susy": "SUSY", "year_pred": "YearPredictionMSD", "kddcup": "KDDC
 """Large sets by their name there, for want of a folder."""
 IMAGES = ("mnist", "fashion_mnist")
 ARRAYS = ("char74k_fonts12",)
+WHOLE_ARRAYS = ("coil20",)  # without a split, in units of one
 MNIST_PARTS = ("train", "t10k")
 TRAINING_ROWS = {
     "letter": 16000, "mnist": 60000, "fashion_mnist": 60000, "char74k_fonts12": 55800,
@@ -84,7 +85,7 @@ def load(name):
         X, y, task, categorical, names = _fetch(name)
     elif name in IMAGES:
         X, y, task, categorical = *_read_idx(folder / name), "classification", ()
-    elif name in ARRAYS:
+    elif name in (*ARRAYS, *WHOLE_ARRAYS):
         X, y, task, categorical = *_read_arrays(folder, name), "classification", ()
     else:
         X, y, task, categorical, names = _read_csv(name)
@@ -139,14 +140,15 @@ def _read_idx(folder):
 
 
 def _read_arrays(folder, name):
-    """Grey pixels and classes of a NumPy archive with a given split, the training rows first."""
+    """Grey pixels and classes of a NumPy archive; the training rows first, where it has a split."""
+    endings = ("",) if name in WHOLE_ARRAYS else ("_train", "_test")
     try:
         with np.load(folder / f"{name}.npz") as arrays:
-            parts = [(arrays[f"X_{part}"], arrays[f"y_{part}"]) for part in ("train", "test")]
+            parts = [(arrays[f"X{ending}"], arrays[f"y{ending}"]) for ending in endings]
     except OSError as error:
         raise Unavailable(f"{name}: not in the data folder") from error
     X, y = (np.concatenate(pair) for pair in zip(*parts, strict=True))
-    return X, y.astype(np.int64)
+    return X, np.unique(y, return_inverse=True)[1]
 
 
 def _fetch(name):

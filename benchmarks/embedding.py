@@ -84,15 +84,12 @@ def read(name):
     """Return training rows and classes, held-out rows and classes."""
     if name == "20newsgroups":
         return read_news()
-    if name == "coil20":
-        folder = data_folder()
-        if folder is None or not (folder / "coil20.npz").exists():
-            raise Unavailable("coil20: not in the data folder")
-        with np.load(folder / "coil20.npz") as arrays:
-            X, y = arrays["X"].astype(np.float32), arrays["y"]
-        X, X_test, y, y_test = train_test_split(X, y, test_size=1 / 3, random_state=0, stratify=y)
-        return X, y, X_test, y_test
     data = load(name)
+    if data.X_test is None:
+        X, X_test, y, y_test = train_test_split(
+            data.X, data.y, test_size=1 / 3, random_state=0, stratify=data.y
+        )
+        return X.astype(np.float32), y, X_test.astype(np.float32), y_test
     return data.X, data.y, data.X_test, data.y_test
 
 

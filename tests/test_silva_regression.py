@@ -288,10 +288,12 @@ def test_invented_rows_get_the_teachers_answers_corrected_as_the_row_they_come_f
     W = affinity_graph(X, 5)
     for gamma, shift in ((0.0, 0.0), (5.0, 0.5)):
         smoothed = Smoothed(targets.Z, W, [Trust(gamma, 1.0)], np.ones(1), 0.0, [], targets.Z)
-        invented = tree._invented(targets, smoothed, 0)
-        expected = teacher.predict(invented.X) + shift
+        wide = tree._widening(targets, smoothed, 0)(np.arange(700))
+        assert_array_equal(wide.X[:700], X)
+        assert len(wide.Z) > 700
+        expected = teacher.predict(wide.X[700:]) + shift
         assert_allclose(
-            invented.Z[:, 0], np.clip(expected, targets.Z.min(), targets.Z.max()), rtol=1e-6
+            wide.Z[700:, 0], np.clip(expected, targets.Z.min(), targets.Z.max()), rtol=1e-6
         )
 
 

@@ -25,6 +25,7 @@ from silva.estimators.trust import (
     CLASSES,
     TRUSTS,
     Hidden,
+    Smoothed,
     Trust,
     average,
     hide_labels,
@@ -169,6 +170,24 @@ def test_the_teacher_is_a_mixture_on_the_labelled_rows_with_columns_measured_on_
     fold = fitted.teacher_.fold
     alone = MixedClassifier(units=units, fold=fold, random_state=seed).fit(X[rows], y[rows])
     assert_allclose(fitted.teacher_.predict_proba(X), alone.predict_proba(X), atol=1e-9)
+
+
+def test_invented_rows_get_the_teachers_answers_moved_as_those_of_the_row_they_come_from(fitted):
+    X = np.unique(load_iris(return_X_y=True)[0], axis=0)
+    teacher = fitted.teacher_.predict_proba(X)
+    targets = Targets(X, 0.8 * teacher + 0.2 / 3, np.ones(len(X)), cpu, 1)
+    W = affinity_graph(X, 5)
+    smoothed = Smoothed(targets.Z, W, TRUSTS, np.ones(7) / 7, 0.0, [], targets.Z)
+    wide = fitted._widening(targets, smoothed, 0)(np.arange(len(X)))
+    assert_array_equal(wide.X[: len(X)], X)
+    invented, answers = wide.X[len(X) :], wide.Z[len(X) :]
+    assert len(invented) > 0
+    moved = answers - fitted.teacher_.predict_proba(invented)
+    known = targets.Z - teacher  # the correction of some row that there is
+    gap = np.abs(moved[:, None] - known).max(axis=2).min(axis=1)
+    inside = ((answers > targets.Z.min(axis=0)) & (answers < targets.Z.max(axis=0))).all(axis=1)
+    assert inside.sum() > 20
+    assert_allclose(gap[inside], 0, atol=1e-9)
 
 
 def test_a_given_teacher_is_cloned_and_taught(iris):

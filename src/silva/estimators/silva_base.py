@@ -18,7 +18,6 @@ from silva.copies import row_groups
 from silva.estimators.columns import Columns, encode, fit_columns
 from silva.estimators.fidelity import Targets
 from silva.estimators.invented import Invented, mixed_rows, with_invented
-from silva.estimators.mixed_classifier import MixedClassifier
 from silva.estimators.parameters import check_integer, check_number, check_running
 from silva.estimators.problem import check_weights
 from silva.estimators.spreading import DistinctRows, distinct_rows, graph_of_rows
@@ -26,12 +25,8 @@ from silva.estimators.teachers import check_teacher, make_teacher
 from silva.estimators.trust import (
     NO_TEACHER,
     TRUSTS,
-    Judge,
     Smoothed,
     Trust,
-    average,
-    hide_labels,
-    label_folds,
 )
 from silva.kernels import Matrix, select
 from silva.labels import Total
@@ -55,7 +50,6 @@ class SilvaModel(BaseEstimator):
     """
 
     _is_classes: bool
-    _judge: Judge
     columns_: Columns
 
     def __init__(
@@ -104,6 +98,10 @@ class SilvaModel(BaseEstimator):
         """Return what a teacher says of rows, a column per output."""
 
     @abstractmethod
+    def _smooth(self, rows: DistinctRows, seed: int) -> Smoothed:
+        """Teach, build the graph, and smooth the labels with as much trust as they bear out."""
+
+    @abstractmethod
     def _finish_labels(self, smoothed: Smoothed, evidence: Evidence) -> Array:
         """Return the smoothed labels as a model shall learn them."""
 
@@ -149,6 +147,8 @@ class SilvaModel(BaseEstimator):
         amount = self._read_totals(totals, weight)
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         rows = _in_order(distinct_rows(X, labels, labelled, weight, amount=amount))
+        n_labelled = np.count_nonzero(rows.evidence.labelled)
+        self._tell(f"teaching from {n_labelled} of {rows.X.shape[0]} rows")
         smoothed = self._smooth(rows, seed)
         Z = self._finish_labels(smoothed, rows.evidence)
         shown = rows.spread(self._shown_labels(Z, rows.evidence), n_rows)
@@ -176,34 +176,6 @@ class SilvaModel(BaseEstimator):
     def _tell(self, words: str) -> None:
         if self.verbose:
             print(f"[Silva] {words}", flush=True)
-
-    def _smooth(self, rows: DistinctRows, seed: int) -> Smoothed:
-        """Teach, build the graph, and smooth the labels with as much trust as they bear out."""
-        known = rows.evidence
-        self._tell(
-            f"teaching from {np.count_nonzero(known.labelled)} of {len(known.labelled)} rows"
-        )
-        folds = label_folds(known, seed)
-        self.teacher_ = self._taught(rows.X, known, seed, folds)
-        answers = self._answers_of(self.teacher_, rows.X, known)
-
-        def teach(number: int, rest: Evidence) -> Array | None:
-            if isinstance(self.teacher_, MixedClassifier):
-                teacher = self.teacher_.without(number)
-                return None if teacher is None else self._answers_of(teacher, rows.X, rest)
-            try:
-                return self._answers_of(self._taught(rows.X, rest, seed), rows.X, rest)
-            except ValueError:  # some teachers need more rows; all of them were enough above
-                return None
-
-        hidden = list(hide_labels(known, folds, teach))
-        if isinstance(self.teacher_, MixedClassifier):
-            self.teacher_.forget_folds()
-        self._tell("building the graph")
-        return average(
-            self._graph(rows, seed), known, answers, hidden, self._trusts(), self._judge,
-            self._n_threads,
-        )  # fmt: skip
 
     def _taught(self, X: Matrix, evidence: Evidence, seed: int, folds: Sequence[Array] = ()) -> Any:
         means = evidence.means[evidence.labelled > 0]

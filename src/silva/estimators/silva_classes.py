@@ -7,14 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from silva.estimators.mixed_classifier import MixedClassifier
 from silva.estimators.partial_labels import PartialClasses, read_classes, read_totals
 from silva.estimators.silva_base import SilvaModel
+from silva.estimators.spreading import DistinctRows
 from silva.estimators.teachers import class_answers, in_words, teach_classes
 from silva.estimators.trust import (
     CLASSES,
     TEMPERATURES,
     Smoothed,
+    average,
     class_likelihoods,
+    hide_labels,
+    label_folds,
     shares,
     sharpened,
 )
@@ -32,7 +37,6 @@ class SilvaClasses(SilvaModel):
     """Base of `SilvaTreeClassifier` and `SilvaForestClassifier`."""
 
     _is_classes = True
-    _judge = CLASSES
     _partial: PartialClasses
     _amount: Array | None
     classes_: Array
@@ -53,6 +57,30 @@ class SilvaClasses(SilvaModel):
 
     def _teacher_answers(self, model: Any, X: Matrix) -> Array:
         return class_answers(model, X, self.classes_)
+
+    def _smooth(self, rows: DistinctRows, seed: int) -> Smoothed:
+        known = rows.evidence
+        folds = label_folds(known, seed)
+        self.teacher_ = self._taught(rows.X, known, seed, folds)
+        answers = self._answers_of(self.teacher_, rows.X, known)
+
+        def teach(number: int, rest: Evidence) -> Array | None:
+            if isinstance(self.teacher_, MixedClassifier):
+                teacher = self.teacher_.without(number)
+                return None if teacher is None else self._answers_of(teacher, rows.X, rest)
+            try:
+                return self._answers_of(self._taught(rows.X, rest, seed), rows.X, rest)
+            except ValueError:  # some teachers need more rows; all of them were enough above
+                return None
+
+        hidden = list(hide_labels(known, folds, teach))
+        if isinstance(self.teacher_, MixedClassifier):
+            self.teacher_.forget_folds()
+        self._tell("building the graph")
+        return average(
+            self._graph(rows, seed), known, answers, hidden, self._trusts(), CLASSES,
+            self._n_threads,
+        )  # fmt: skip
 
     def _answers_of(self, teacher: Any, X: Matrix, evidence: Evidence) -> Array:
         """Return the teacher's answers, meeting the totals: the graph should carry on no bias."""

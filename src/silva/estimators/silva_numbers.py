@@ -18,7 +18,7 @@ from silva.estimators.spreading import DistinctRows
 from silva.estimators.stacking import folds
 from silva.estimators.tao import TAOTreeRegressor
 from silva.estimators.teachers import in_words, number_answers, teach_numbers
-from silva.estimators.trust import Judge, Smoothed, Trust
+from silva.estimators.trust import Smoothed, Trust
 from silva.kernels import Matrix
 from silva.laptao import Evidence
 from silva.leaves import Leaves, Linear, Mean
@@ -33,7 +33,6 @@ class SilvaNumbers(SilvaModel):
     """Base of `SilvaTreeRegressor` and `SilvaForestRegressor`."""
 
     _is_classes = False
-    _judge: Judge  # of classes only: here errors are judged, see `silva.estimators.corrections`
     _flat: bool
 
     def __sklearn_tags__(self) -> Any:
@@ -56,11 +55,8 @@ class SilvaNumbers(SilvaModel):
         return number_answers(model, X)
 
     def _smooth(self, rows: DistinctRows, seed: int) -> Smoothed:
-        """Teach, find out what the teacher gets wrong, and correct that over the graph."""
+        # What the teacher gets wrong is corrected over the graph: see `corrections.correct`.
         known = rows.evidence
-        self._tell(
-            f"teaching from {np.count_nonzero(known.labelled)} of {len(known.labelled)} rows"
-        )
         self.teacher_ = self._taught(rows.X, known, seed)
         answers = self._answers_of(self.teacher_, rows.X, known)
         self._held_out = self._held_out_answers(rows, seed)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_digits, load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
@@ -65,6 +65,21 @@ def test_shares_are_a_stationary_point_of_the_squared_error_near_what_is_expecte
     assert (slope[~inside] >= level - 1e-3).all()
 
 
+def test_forests_of_many_classes_are_made_more_certain():
+    X, y = load_digits(return_X_y=True)
+    rows = np.random.default_rng(0).permutation(len(y))
+    few, others = rows[:150], rows[150:]
+    model = MixedClassifier(n_trees=50).fit(X[few], y[few])
+    extra = next(member for member in model.members_ if member.name == "extra trees")
+    assert extra.model.temperature > 1
+    views = model.units_.views(X[others])
+    before, after = extra.model.model.predict(views["raw"]), extra.predict(views)
+    assert_allclose(after, before**extra.model.temperature / np.sum(
+        before**extra.model.temperature, axis=1, keepdims=True), atol=1e-6)  # fmt: skip
+    right = np.arange(len(others)), y[others]
+    assert np.log(after[right] + 1e-3).mean() > np.log(before[right] + 1e-3).mean()
+
+
 def test_without_held_out_rows_shares_are_those_expected(iris):
     X, y = iris
     two = [np.flatnonzero(y == label)[0] for label in (0, 1)]
@@ -95,7 +110,7 @@ def test_mixture_without_a_fold_has_its_shares_and_members_that_did_not_see_it(i
     part = model.without(1)
     assert part.shares_ == model.shares_
     assert part.units_ is model.units_
-    forest = part.members_[0].model.classifier
+    forest = part.members_[0].model.model.classifier
     seen = fold != 1
     same = RandomForestClassifier(5, random_state=0).fit(X[seen], y[seen], np.ones(seen.sum()))
     assert_allclose(forest.predict_proba(X), same.predict_proba(X))
@@ -129,7 +144,8 @@ def test_weight_of_two_counts_as_two_rows_to_the_smooth_members(iris):
     )
     member = next(m for m in weighed.members_ if m.name == "logistic regression")
     views = units.views(iris[0][40:])
-    assert_allclose(member.predict(views), line.predict_proba(views["standard"]), atol=1e-3)
+    as_fitted = member.model.model.predict(views["standard"])
+    assert_allclose(as_fitted, line.predict_proba(views["standard"]), atol=1e-3)
 
 
 def test_sparse_rows_have_no_ranks_and_the_answers_of_a_mixture(iris):
@@ -140,9 +156,12 @@ def test_sparse_rows_have_no_ranks_and_the_answers_of_a_mixture(iris):
 
 
 def test_bagged_trees_are_left_out_where_labels_times_columns_are_many(iris, monkeypatch):
-    monkeypatch.setattr(mixed_classifier, "BAGGED_CELLS", 100)
+    monkeypatch.setattr(
+        mixed_classifier, "BAGGED_CELLS", 239
+    )  # one cell too few, folds are smaller
     model = MixedClassifier(n_trees=5).fit(iris[0][:60], iris[1][:60])
     assert "bagged trees" not in model.shares_
+    assert [member.name for member in model.without(0).members_] == list(model.shares_)
 
 
 def test_same_answers_for_any_number_of_threads(iris, fitted):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +17,7 @@ from silva.estimators.column_views import Units, scaled
 from silva.estimators.problem import distributions
 from silva.estimators.scaling import relevance
 from silva.estimators.stacking import Member, best_shares, folds, mixed_answers
+from silva.estimators.trust import best_temperature, sharpened
 from silva.kernel_ridge import fit_kernel_ridge
 from silva.kernels import Matrix
 from silva.tree import Array
@@ -32,6 +33,7 @@ EXPECTED = {
 }  # shares before any label was held out; they are normalised
 TREES = 100  # of each forest, and half as many bagged ones
 BAGGED_CELLS = 200_000  # labels times columns at most: bagged trees look at every column
+EVEN = 1.0  # nats against a temperature of a half or of two for a member
 LINE_ROWS, LINE_STEPS = 2000, 200  # of logistic regression
 
 
@@ -47,6 +49,18 @@ class Probabilities:
         answers = np.zeros((X.shape[0], self.n_classes))
         answers[:, self.classifier.classes_] = self.classifier.predict_proba(X)
         return answers
+
+
+@dataclass(frozen=True, eq=False)
+class Sharpened:
+    """A model of probabilities, made more or less certain."""
+
+    model: Any
+    temperature: float
+
+    def predict(self, X: Matrix) -> Array:
+        """Return probabilities."""
+        return sharpened(self.model.predict(X), self.temperature)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +81,9 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
     which a table has is soon seen. Members are a random forest, extremely random trees, bagged
     trees that look at all columns, kernel regressions of the class indicators (standardised columns
     in proportion to their relevance, the same by rank, and all columns alike) and logistic
-    regression. Their shares minimise the squared error of held-out answers near those expected of
-    a table (`best_shares`).
+    regression. Each is made as certain as rows held out bear out (forests of many classes are
+    right more often than they say), then their shares minimise the squared error of held-out
+    answers near those expected of a table (`best_shares`).
 
     Parameters
     ----------
@@ -110,10 +125,16 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
         weight = np.ones(len(code)) if sample_weight is None else np.asarray(sample_weight)
         self.units_ = Units.of(X) if self.units is None else self.units
         views = self.units_.views(X)
+        self._bagged = X.shape[0] * X.shape[1] <= BAGGED_CELLS  # in all folds or in none
         self.members_ = self._fit_members(views, code, weight, self.n_trees)
         self._without = self._fit_folds(views, code, weight)
-        shares = self._find_shares(views, code, weight)
         names = [member.name for member in self.members_]
+        shares, temperatures = self._find_shares(views, code, weight)
+        self.members_ = [_at(member, temperatures) for member in self.members_]
+        self._without = {
+            number: [_at(member, temperatures) for member in members]
+            for number, members in self._without.items()
+        }
         self.shares_ = dict(zip(names, shares.tolist(), strict=True))
         return self
 
@@ -160,8 +181,10 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
                 )
         return result
 
-    def _find_shares(self, views: dict[str, Matrix], code: Array, weight: Array) -> Array:
-        """Return the shares of the members by what they say of rows that they did not see."""
+    def _find_shares(
+        self, views: dict[str, Matrix], code: Array, weight: Array
+    ) -> tuple[Array, dict[str, float]]:
+        """Return shares and temperatures of the members by what they say of rows held out."""
         names = [member.name for member in self.members_]
         expected = np.array([EXPECTED[name] for name in names])
         indicators = np.eye(len(self.classes_))[code]
@@ -172,10 +195,15 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
             by_name = {member.name: member for member in members}
             held_out[:, part] = [by_name[name].predict(hidden) for name in names]
         judged = np.isfinite(held_out).all(axis=(0, 2))
-        root = np.sqrt(weight[judged])[:, None]
-        answers = (held_out[:, judged] * root).reshape(len(names), -1)
-        targets = (indicators[judged] * root).ravel()
-        return best_shares(answers, targets, expected / expected.sum())
+        held_out, indicators, weight = held_out[:, judged], indicators[judged], weight[judged]
+        temperatures = [best_temperature(said, indicators, weight, EVEN) for said in held_out]
+        root = np.sqrt(weight)[:, None]
+        answers = np.stack([
+            (sharpened(said, temperature) * root).ravel()
+            for said, temperature in zip(held_out, temperatures, strict=True)
+        ])  # fmt: skip
+        shares = best_shares(answers, (indicators * root).ravel(), expected / expected.sum())
+        return shares, dict(zip(names, temperatures, strict=True))
 
     def _fit_members(
         self, views: dict[str, Matrix], code: Array, weight: Array, n_trees: int
@@ -187,7 +215,7 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
             "random forest": RandomForestClassifier(n_trees),
             "extra trees": ExtraTreesClassifier(n_trees),
         }
-        if raw.shape[0] * raw.shape[1] <= BAGGED_CELLS:
+        if self._bagged:
             forests["bagged trees"] = RandomForestClassifier(
                 max(n_trees // 2, 1), max_features=None
             )
@@ -220,3 +248,11 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
             Member("logistic regression", "standard", None, Probabilities(line, n_classes))
         )
         return members
+
+
+def _at(member: Member, temperatures: dict[str, float]) -> Member:
+    """Return a member that is as certain as its temperature says."""
+    temperature = temperatures[member.name]
+    return (
+        member if temperature == 1 else replace(member, model=Sharpened(member.model, temperature))
+    )

@@ -14,10 +14,9 @@ from silva.estimators.spreading import DistinctRows
 from silva.estimators.teachers import class_answers, in_words, teach_classes
 from silva.estimators.trust import (
     CLASSES,
-    TEMPERATURES,
     Smoothed,
     average,
-    class_likelihoods,
+    best_temperature,
     hide_labels,
     label_folds,
     shares,
@@ -30,7 +29,6 @@ from silva.tree import Array
 
 TIES = 0.1  # of the squared error, beside the share of rows with another class
 DOUBT = 1e-3  # a teacher who rules a class out may be wrong, where totals ask for it
-EVEN = 4.0  # nats against a temperature of a half or of two, before any label was hidden
 
 
 class SilvaClasses(SilvaModel):
@@ -206,16 +204,6 @@ def hidden_labels(smoothed: Smoothed, evidence: Evidence) -> tuple[Array, Array]
     rows = [part.rows for part in smoothed.hidden]
     row = np.concatenate(rows) if rows else np.zeros(0, int)
     return evidence.means[row], evidence.labelled[row]
-
-
-def best_temperature(found: Array, labels: Array, weight: Array) -> float:
-    """Return the temperature at which answers are as certain as hidden labels bear out.
-
-    With few labels it stays near one.
-    """
-    prior = -EVEN * np.log2(TEMPERATURES) ** 2
-    score = prior if not len(weight) else prior + class_likelihoods(found, labels, weight)
-    return TEMPERATURES[int(np.argmax(score))]
 
 
 def class_factors(Z: Array, total: Total) -> Array:

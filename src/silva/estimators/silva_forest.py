@@ -17,12 +17,11 @@ from silva.estimators.forest_members import (
 )
 from silva.estimators.silva_classes import (
     SilvaClasses,
-    best_temperature,
     class_factors,
     hidden_labels,
 )
 from silva.estimators.spreading import DistinctRows
-from silva.estimators.trust import Smoothed, shares, sharpened, smooth
+from silva.estimators.trust import Smoothed, best_temperature, shares, sharpened, smooth
 from silva.kernels import Matrix, select
 from silva.laptao import Evidence
 from silva.tree import Array

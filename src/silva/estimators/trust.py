@@ -31,6 +31,7 @@ LABEL = 5.0  # trust in a label, in units of that in a teacher's answer
 FOLDS = 5  # of hidden labels
 ENOUGH_HIDDEN = 1000  # labels that tell; no more folds are gone through than they need
 CAUTION, CAUTION_PER_LABEL = 20.0, 0.3  # nats for moving all of the teacher's answers
+EVEN = 4.0  # nats against a temperature of a half or of two, before any label was hidden
 TEMPERATURES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 LEAST_CHANCE = 0.02  # of a label to be any class: no single one decides
 
@@ -256,6 +257,16 @@ def class_likelihoods(answers: Array, labels: Array, weight: Array) -> Array:
         chance = (1 - LEAST_CHANCE) * sharp + LEAST_CHANCE / answers.shape[1]
         result.append(float(weight @ (labels * np.log(chance)).sum(axis=1)))
     return np.array(result)
+
+
+def best_temperature(answers: Array, labels: Array, weight: Array, even: float = EVEN) -> float:
+    """Return the temperature at which answers are as certain as hidden labels bear out.
+
+    With few labels it stays near one: `even` is what they must have for a half or for two, in nats.
+    """
+    prior = -even * np.log2(TEMPERATURES) ** 2
+    score = prior if not len(weight) else prior + class_likelihoods(answers, labels, weight)
+    return TEMPERATURES[int(np.argmax(score))]
 
 
 def score_classes(answers: Array, labels: Array, weight: Array) -> float:

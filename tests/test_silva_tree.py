@@ -246,6 +246,21 @@ def test_the_most_faithful_kind_is_kept():
         assert found.kind.words == expected
 
 
+def test_of_kinds_that_are_about_as_faithful_the_smallest_tree_is_kept():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    values = (X[:, 0] + 0.2 * X[:, 1] > 0).astype(float)  # one column tells nine rows out of ten
+    targets = Targets(X, np.column_stack([values, 1 - values]), np.ones(400), cpu, 1)
+    kinds = [
+        Kind("oblique", "oblique", "constant", 1, 0.01),
+        Kind("greedy", "greedy", "constant", 1, 0.1, 2),
+    ]
+    loss = SilvaTreeClassifier._infidelity
+    for tolerance, expected in ((0.0, "oblique"), (0.5, "greedy")):
+        found = most_faithful(targets, kinds, loss, 0, tolerance=tolerance)
+        assert found.kind.words == expected
+
+
 def test_a_greedy_tree_is_the_one_of_sklearn(iris):
     from sklearn.tree import DecisionTreeRegressor
 

@@ -24,6 +24,7 @@ from silva.tree import Array, Tree, answer, node_totals
 
 FOLDS, FOLDS_USED = 4, 2  # of rows held out, and how many of them are looked at
 PASSES = 8  # of the optimiser over a tree; more fit the noise of the labels
+MANY_ROWS, MANY_PASSES = 20_000, 20  # beyond so many there is less noise to fit
 LEAST_ROWS = 3  # in a leaf of an axis-aligned tree
 
 
@@ -133,23 +134,29 @@ def most_faithful(
     loss: Loss,
     seed: int,
     widen: Callable[[Array], Targets] | None = None,
+    tolerance: float = 0.0,
 ) -> Faithful:
     """Fit trees of all kinds to part of the rows, keep the best on the others, fit it to all.
+
+    Of kinds that are about as good as the best, the one with the smallest trees is kept.
 
     Parameters
     ----------
     targets : Targets
     kinds : sequence of Kind
-        Of equally faithful ones the first is kept.
+        Of equally faithful and large ones the first is kept.
     loss : function
     seed : int
     widen : function or None
         From numbers of rows to what trees are fitted to: these rows, and others beside them.
+    tolerance : float
+        Loss beyond the least that still is about as good.
     """
     n_rows, n_columns = targets.X.shape
     order = np.random.default_rng(seed).permutation(n_rows)
     tried = order[: max(min(ROWS, CELLS // n_columns), 100)]  # enough to compare
     losses: dict[Kind, float] = dict.fromkeys(kinds, 0.0)
+    sizes: dict[Kind, int] = dict.fromkeys(kinds, 0)  # coefficients and leaves of the trees
     said: dict[Kind, list[Array]] = {kind: [targets.Z[:0]] for kind in kinds}
     asked = [order[:0]]
     some = targets.on(tried)
@@ -166,7 +173,9 @@ def most_faithful(
                 answers = tree_answers(tree, held_out)
                 said[kind].append(answers)
                 losses[kind] += loss(answers, held_out.Z, held_out.weight) / FOLDS_USED
-    best = min(kinds, key=losses.__getitem__)
+                sizes[kind] += tree.coefficients.nnz + tree.n_leaves
+    good = [kind for kind in kinds if losses[kind] <= min(losses.values()) + tolerance]
+    best = min(good, key=sizes.__getitem__)
     if alike:
         tree, share = fit_tree(targets, replace(best, depth=0), seed)
     else:
@@ -195,7 +204,8 @@ def fit_tree(targets: Targets, kind: Kind, seed: int) -> tuple[Tree, Array]:
         tree, leaf = _greedy(problem, kind, scaled, seed)
     else:
         split = "oblique" if kind.split == "greedy" else kind.split
-        model = TAOTreeRegressor(leaf=kind.leaf, max_iter=PASSES)
+        passes = PASSES if len(targets.Z) <= MANY_ROWS else MANY_PASSES
+        model = TAOTreeRegressor(leaf=kind.leaf, max_iter=passes)
         settings = Settings(split, kind.alpha, kind.depth, kind.ridge, kind.l2)
         result = model._fit_one(problem, settings, None, None, seed, None, 0)
         if result.interrupted:

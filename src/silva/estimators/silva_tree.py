@@ -18,7 +18,11 @@ from silva.labels import Total
 from silva.laptao import Evidence
 from silva.tree import Array, Tree, node_totals
 
-GREEDY_LEAVES = (64, 128)
+GREEDY_LEAVES = (16, 32, 64, 128)
+SPARSER = (3.0, 10.0, 30.0)  # times the usual price of coefficients
+AS_FAITHFUL = (
+    0.005  # more rows of another class than the most faithful kind has, for a smaller tree
+)
 
 
 class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
@@ -28,7 +32,7 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
     answers for the other rows and the labels are smoothed over a graph of alike rows, graph and
     teacher each trusted as far as labels that were hidden bear it out. One tree is then fitted to
     the smoothed labels of all rows: of several kinds the one that best predicts them on rows held
-    out. `report_` tells in words what happened.
+    out, or the smallest that does so about as well. `report_` tells in words what happened.
 
     Parameters
     ----------
@@ -36,7 +40,8 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
         Depth at most; "auto" is what leaves eight rows or so in a leaf, and 10 at most.
     alpha : float or "auto", default="auto"
         Price of the coefficients of oblique decisions; larger is sparser. "auto" is 0.1,
-        and beyond 2,000 rows grows with them.
+        and beyond 2,000 rows grows with them, or up to 30 times as much where the tree is about
+        as faithful.
     gamma : float or "auto", default="auto"
         Trust in the graph, where a label has 5 and a teacher's answer 1; 0 does without the graph.
         "auto" averages over several values, and over less trust in the teacher, by how well each
@@ -115,25 +120,34 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
 
     def _kinds(self, n_rows: int) -> list[Kind]:
         depth, alpha = self._depth(n_rows), self._alpha(n_rows)
-        kinds = [
-            Kind(f"oblique, depth {depth}", "oblique", "constant", depth, alpha),
-            *(
-                Kind(f"one column a decision, {most} leaves", "greedy", "constant",
-                     depth if self.max_depth != "auto" else 2 * depth, alpha, most)
-                for most in GREEDY_LEAVES
-            ),
-        ]  # fmt: skip
+        kinds = [Kind(f"oblique, depth {depth}", "oblique", "constant", depth, alpha)]
         if depth > 3:
-            kinds.insert(
-                1, Kind(f"oblique, depth {depth - 2}", "oblique", "constant", depth - 2, alpha)
+            kinds.append(
+                Kind(f"oblique, depth {depth - 2}", "oblique", "constant", depth - 2, alpha)
             )
-        return kinds
+        if self.alpha == "auto":
+            kinds += [
+                Kind(
+                    f"oblique and sparse, depth {depth}",
+                    "oblique",
+                    "constant",
+                    depth,
+                    times * alpha,
+                )
+                for times in SPARSER
+            ]
+        greedy_depth = 2 * depth if self.max_depth == "auto" else depth
+        return kinds + [
+            Kind(f"one column a decision, {most} leaves", "greedy", "constant", greedy_depth, alpha,
+                 most)
+            for most in GREEDY_LEAVES
+        ]  # fmt: skip
 
     def _fit_model(self, rows: DistinctRows, Z: Array, smoothed: Smoothed, seed: int) -> None:
         targets = self._targets(rows, Z)
         found = most_faithful(
             targets, self._kinds(len(Z)), self._infidelity, seed,
-            self._widening(targets, smoothed, seed),
+            self._widening(targets, smoothed, seed), AS_FAITHFUL,
         )  # fmt: skip
         self.tree_ = self._with_answers(found, rows, Z)
         self.feature_importances_ = np.bincount(

@@ -186,6 +186,11 @@ def most_faithful(
     return Faithful(tree, leaf, best, losses, held, np.concatenate(said[best]), share)
 
 
+def passes(n_rows: int) -> int:
+    """Return how many passes the optimiser makes over a tree of so many rows."""
+    return PASSES if n_rows <= MANY_ROWS else MANY_PASSES
+
+
 def tree_answers(tree: Tree, targets: Targets) -> Array:
     """Return what a tree says of rows."""
     leaf = leaf_numbers(targets.kernels, tree, targets.X, targets.n_threads)
@@ -204,8 +209,7 @@ def fit_tree(targets: Targets, kind: Kind, seed: int) -> tuple[Tree, Array]:
         tree, leaf = _greedy(problem, kind, scaled, seed)
     else:
         split = "oblique" if kind.split == "greedy" else kind.split
-        passes = PASSES if len(targets.Z) <= MANY_ROWS else MANY_PASSES
-        model = TAOTreeRegressor(leaf=kind.leaf, max_iter=passes)
+        model = TAOTreeRegressor(leaf=kind.leaf, max_iter=passes(len(targets.Z)))
         settings = Settings(split, kind.alpha, kind.depth, kind.ridge, kind.l2)
         result = model._fit_one(problem, settings, None, None, seed, None, 0)
         if result.interrupted:

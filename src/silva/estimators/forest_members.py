@@ -13,7 +13,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 
 from silva.bagging import Bagging, out_of_bag_mean
 from silva.estimators.bags import Bags
-from silva.estimators.fidelity import PASSES, Kind, Targets, tree_answers
+from silva.estimators.fidelity import Kind, Targets, passes, tree_answers
 from silva.estimators.problem import Problem, leaf_numbers
 from silva.estimators.selection import Settings
 from silva.estimators.tao import TAOTreeRegressor
@@ -174,7 +174,7 @@ def grow_oblique(
     problem = Problem.pose(
         targets.kernels, targets.X, leaves, targets.weight, targets.n_threads
     )  # fmt: skip
-    reader = TAOTreeRegressor(leaf=kind.leaf, max_iter=PASSES)
+    reader = TAOTreeRegressor(leaf=kind.leaf, max_iter=passes(drawn))
     settings = Settings(kind.split, kind.alpha, kind.depth, kind.ridge, kind.l2)
     growth = Bags(reader, problem, bagging, targets.n_threads, 0).grow(settings, range(n_trees))
     if growth.interrupted:

@@ -54,15 +54,15 @@ class AlikeColumns(OtherGraph, SilvaTreeClassifier):
 class ObliqueOnly(SilvaTreeClassifier):
     """The deepest oblique tree, whatever its fidelity."""
 
-    def _kinds(self, n_rows):
-        return super()._kinds(n_rows)[:1]
+    def _kinds(self, targets):
+        return super()._kinds(targets)[:1]
 
 
 class AxisOnly(SilvaTreeClassifier):
     """The largest tree of single columns, whatever its fidelity."""
 
-    def _kinds(self, n_rows):
-        return super()._kinds(n_rows)[-1:]
+    def _kinds(self, targets):
+        return super()._kinds(targets)[-1:]
 
 
 class RealRows(SilvaTreeClassifier):

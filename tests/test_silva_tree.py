@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from silva import SilvaTreeClassifier, export_text
 from silva.copies import row_groups
+from silva.estimators import fidelity
 from silva.estimators.column_views import Units
 from silva.estimators.fidelity import Kind, Targets, fit_tree, most_faithful, tree_answers
 from silva.estimators.mixed_classifier import MixedClassifier
@@ -259,6 +260,22 @@ def test_of_kinds_that_are_about_as_faithful_the_smallest_tree_is_kept():
     for tolerance, expected in ((0.0, "oblique"), (0.5, "greedy")):
         found = most_faithful(targets, kinds, loss, 0, tolerance=tolerance)
         assert found.kind.words == expected
+
+
+def test_sparser_kinds_are_tried_unless_there_are_too_many_rows_to_compare_all(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(400, 2))
+    targets = Targets(X, np.eye(2)[(X[:, 0] > 0).astype(int)], np.ones(400), cpu, 1)
+    model = SilvaTreeClassifier()
+
+    def prices():
+        return {kind.alpha for kind in model._kinds(targets) if kind.split == "oblique"}
+
+    assert max(prices()) == 30 * min(prices())
+    monkeypatch.setattr(fidelity, "ROWS", 300)
+    assert len(prices()) == 1
+    monkeypatch.undo()
+    model.set_params(alpha=0.2)
+    assert prices() == {0.2}
 
 
 def test_a_greedy_tree_is_the_one_of_sklearn(iris):

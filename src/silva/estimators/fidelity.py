@@ -150,11 +150,13 @@ def most_faithful(
     widen : function or None
         From numbers of rows to what trees are fitted to: these rows, and others beside them.
     tolerance : float
-        Loss beyond the least that still is about as good.
+        Loss beyond the least that still is about as good, where all rows are compared.
     """
-    n_rows, n_columns = targets.X.shape
+    n_rows = targets.X.shape[0]
     order = np.random.default_rng(seed).permutation(n_rows)
-    tried = order[: max(min(ROWS, CELLS // n_columns), 100)]  # enough to compare
+    tried = order[: rows_to_compare(targets)]
+    if len(tried) < n_rows:  # what suffices for some of the rows may not for all
+        tolerance = 0.0
     losses: dict[Kind, float] = dict.fromkeys(kinds, 0.0)
     sizes: dict[Kind, int] = dict.fromkeys(kinds, 0)  # coefficients and leaves of the trees
     said: dict[Kind, list[Array]] = {kind: [targets.Z[:0]] for kind in kinds}
@@ -184,6 +186,12 @@ def most_faithful(
     leaf = leaf_numbers(targets.kernels, tree, targets.X, targets.n_threads)
     held = np.concatenate(asked)
     return Faithful(tree, leaf, best, losses, held, np.concatenate(said[best]), share)
+
+
+def rows_to_compare(targets: Targets) -> int:
+    """Return how many of the rows kinds of trees are compared on."""
+    n_rows, n_columns = targets.X.shape
+    return int(min(n_rows, max(min(ROWS, CELLS // n_columns), 100)))
 
 
 def passes(n_rows: int) -> int:

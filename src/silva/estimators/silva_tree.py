@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 
-from silva.estimators.fidelity import Faithful, Kind, most_faithful
+from silva.estimators.fidelity import Faithful, Kind, Targets, most_faithful, rows_to_compare
 from silva.estimators.problem import leaf_numbers
 from silva.estimators.silva_classes import SilvaClasses, meeting
 from silva.estimators.spreading import DistinctRows
@@ -40,8 +40,8 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
         Depth at most; "auto" is what leaves eight rows or so in a leaf, and 10 at most.
     alpha : float or "auto", default="auto"
         Price of the coefficients of oblique decisions; larger is sparser. "auto" is 0.1,
-        and beyond 2,000 rows grows with them, or up to 30 times as much where the tree is about
-        as faithful.
+        and beyond 2,000 rows grows with them; or up to 30 times as much where the tree is about
+        as faithful, unless there are too many rows to compare them all.
     gamma : float or "auto", default="auto"
         Trust in the graph, where a label has 5 and a teacher's answer 1; 0 does without the graph.
         "auto" averages over several values, and over less trust in the teacher, by how well each
@@ -118,24 +118,17 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
         """
         return self._fit(X, y, sample_weight, class_totals)
 
-    def _kinds(self, n_rows: int) -> list[Kind]:
+    def _kinds(self, targets: Targets) -> list[Kind]:
+        n_rows = len(targets.Z)
         depth, alpha = self._depth(n_rows), self._alpha(n_rows)
         kinds = [Kind(f"oblique, depth {depth}", "oblique", "constant", depth, alpha)]
         if depth > 3:
             kinds.append(
                 Kind(f"oblique, depth {depth - 2}", "oblique", "constant", depth - 2, alpha)
             )
-        if self.alpha == "auto":
-            kinds += [
-                Kind(
-                    f"oblique and sparse, depth {depth}",
-                    "oblique",
-                    "constant",
-                    depth,
-                    times * alpha,
-                )
-                for times in SPARSER
-            ]
+        if self.alpha == "auto" and rows_to_compare(targets) == n_rows:
+            words = f"oblique and sparse, depth {depth}"
+            kinds += [Kind(words, "oblique", "constant", depth, times * alpha) for times in SPARSER]
         greedy_depth = 2 * depth if self.max_depth == "auto" else depth
         return kinds + [
             Kind(f"one column a decision, {most} leaves", "greedy", "constant", greedy_depth, alpha,
@@ -146,7 +139,7 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
     def _fit_model(self, rows: DistinctRows, Z: Array, smoothed: Smoothed, seed: int) -> None:
         targets = self._targets(rows, Z)
         found = most_faithful(
-            targets, self._kinds(len(Z)), self._infidelity, seed,
+            targets, self._kinds(targets), self._infidelity, seed,
             self._widening(targets, smoothed, seed), AS_FAITHFUL,
         )  # fmt: skip
         self.tree_ = self._with_answers(found, rows, Z)

@@ -18,9 +18,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from silva import SilvaTreeClassifier, export_text
 from silva.copies import row_groups
-from silva.estimators import fidelity
 from silva.estimators.column_views import Units
-from silva.estimators.fidelity import Kind, Targets, fit_tree, most_faithful, tree_answers
+from silva.estimators.fidelity import Targets
 from silva.estimators.mixed_classifier import MixedClassifier
 from silva.estimators.trust import (
     CLASSES,
@@ -230,63 +229,6 @@ def test_the_tree_beats_cart_and_a_forest_on_36_digits(digits):
     forest = RandomForestClassifier(random_state=0).fit(X[known], y[known])
     assert score > cart.score(X_test, truth) + 0.2
     assert score > forest.score(X_test, truth) + 0.05
-
-
-def test_the_most_faithful_kind_is_kept():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(400, 2))
-    slanted = (X.sum(axis=1) > 0).astype(float)
-    straight = (X[:, 0] > 0.3).astype(float)
-    kinds = [
-        Kind("greedy", "greedy", "constant", 1, 0.1, 2),
-        Kind("oblique", "oblique", "constant", 1, 0.1),
-    ]
-    for values, expected in ((slanted, "oblique"), (straight, "greedy")):
-        targets = Targets(X, np.column_stack([values, 1 - values]), np.ones(400), cpu, 1)
-        found = most_faithful(targets, kinds, SilvaTreeClassifier._infidelity, 0)
-        assert found.kind.words == expected
-
-
-def test_of_kinds_that_are_about_as_faithful_the_smallest_tree_is_kept():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(400, 2))
-    values = (X[:, 0] + 0.2 * X[:, 1] > 0).astype(float)  # one column tells nine rows out of ten
-    targets = Targets(X, np.column_stack([values, 1 - values]), np.ones(400), cpu, 1)
-    kinds = [
-        Kind("oblique", "oblique", "constant", 1, 0.01),
-        Kind("greedy", "greedy", "constant", 1, 0.1, 2),
-    ]
-    loss = SilvaTreeClassifier._infidelity
-    for tolerance, expected in ((0.0, "oblique"), (0.5, "greedy")):
-        found = most_faithful(targets, kinds, loss, 0, tolerance=tolerance)
-        assert found.kind.words == expected
-
-
-def test_sparser_kinds_are_tried_unless_there_are_too_many_rows_to_compare_all(monkeypatch):
-    X = np.random.default_rng(0).normal(size=(400, 2))
-    targets = Targets(X, np.eye(2)[(X[:, 0] > 0).astype(int)], np.ones(400), cpu, 1)
-    model = SilvaTreeClassifier()
-
-    def prices():
-        return {kind.alpha for kind in model._kinds(targets) if kind.split == "oblique"}
-
-    assert max(prices()) == 30 * min(prices())
-    monkeypatch.setattr(fidelity, "ROWS", 300)
-    assert len(prices()) == 1
-    monkeypatch.undo()
-    model.set_params(alpha=0.2)
-    assert prices() == {0.2}
-
-
-def test_a_greedy_tree_is_the_one_of_sklearn(iris):
-    from sklearn.tree import DecisionTreeRegressor
-
-    X, _, truth = iris
-    Z = np.eye(3)[truth]
-    targets = Targets(X, Z, np.ones(150), cpu, 1)
-    tree, _ = fit_tree(targets, Kind("greedy", "greedy", "constant", 9, 0.1, 5), 0)
-    peer = DecisionTreeRegressor(max_leaf_nodes=5, min_samples_leaf=3, random_state=0)
-    assert_allclose(tree_answers(tree, targets), peer.fit(X, Z).predict(X), atol=1e-9)
 
 
 def test_leaves_answer_with_the_mean_smoothed_labels_of_their_rows(fitted, iris):

@@ -88,13 +88,13 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
 
     Examples
     --------
+    >>> import numpy as np
     >>> from sklearn.datasets import load_digits
     >>> from silva import SilvaTreeClassifier
     >>> X, digits = load_digits(return_X_y=True)
-    >>> y = digits.copy()
-    >>> y[50:] = -1
-    >>> model = SilvaTreeClassifier(random_state=0).fit(X, y)
-    >>> model.score(X[50:], digits[50:]) > 0.85
+    >>> labelled = np.random.default_rng(1).permutation(len(X)) < 50
+    >>> model = SilvaTreeClassifier(random_state=0).fit(X, np.where(labelled, digits, -1))
+    >>> model.score(X[~labelled], digits[~labelled]) > 0.85
     True
     """
 

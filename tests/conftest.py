@@ -1,5 +1,7 @@
 """Data, trees and tables that several test files share."""
 
+import signal
+
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -149,3 +151,11 @@ def assert_same_tree(one, other):
         np.testing.assert_array_equal(
             getattr(one.coefficients, name), getattr(other.coefficients, name), err_msg=name
         )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_reaches_the_tests():
+    """Have Ctrl-C raise even where the tests run in the background, whose shell ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

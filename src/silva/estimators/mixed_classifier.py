@@ -64,7 +64,7 @@ class Sharpened:
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class KernelProbabilities:
     """A fitted kernel regression of class indicators as a model of probabilities."""
 
     regression: Any
@@ -127,13 +127,14 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
         views = self.units_.views(X)
         self._bagged = X.shape[0] * X.shape[1] <= BAGGED_CELLS  # in all folds or in none
         self.members_ = self._fit_members(views, code, weight, self.n_trees)
-        self._without = self._fit_folds(views, code, weight)
+        fold = self._folds(code) if self.fold is None else self.fold
+        without = self._fit_folds(views, code, weight, fold)
         names = [member.name for member in self.members_]
-        shares, temperatures = self._find_shares(views, code, weight)
+        shares, temperatures = self._find_shares(views, code, weight, fold, without)
         self.members_ = [_at(member, temperatures) for member in self.members_]
         self._without = {
             number: [_at(member, temperatures) for member in members]
-            for number, members in self._without.items()
+            for number, members in without.items()
         }
         self.shares_ = dict(zip(names, shares.tolist(), strict=True))
         return self
@@ -162,16 +163,18 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
         """Return the most probable class of each row."""
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
+    def _folds(self, code: Array) -> Array:
+        """Return a fold for each row, with its part of every class."""
+        fold = np.full(len(code), -1)
+        for number, part in enumerate(folds(len(code), self.random_state, code)):
+            fold[part] = number
+        return fold
+
     def _fit_folds(
-        self, views: dict[str, Matrix], code: Array, weight: Array
+        self, views: dict[str, Matrix], code: Array, weight: Array, fold: Array
     ) -> dict[int, list[Member]]:
         """Fit members without each fold, where two classes are left."""
-        fold = self.fold
-        if fold is None:
-            fold = np.full(len(code), -1)
-            for number, part in enumerate(folds(len(code), self.random_state, code)):
-                fold[part] = number
-        self._fold, result = fold, {}
+        result = {}
         for number in np.unique(fold[fold >= 0]).tolist():
             rest = fold != number
             if len(np.unique(code[rest])) > 1:
@@ -182,15 +185,20 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
         return result
 
     def _find_shares(
-        self, views: dict[str, Matrix], code: Array, weight: Array
+        self,
+        views: dict[str, Matrix],
+        code: Array,
+        weight: Array,
+        fold: Array,
+        without: dict[int, list[Member]],
     ) -> tuple[Array, dict[str, float]]:
         """Return shares and temperatures of the members by what they say of rows held out."""
         names = [member.name for member in self.members_]
         expected = np.array([EXPECTED[name] for name in names])
         indicators = np.eye(len(self.classes_))[code]
         held_out = np.full((len(names), *indicators.shape), np.nan)
-        for number, members in self._without.items():
-            part = self._fold == number
+        for number, members in without.items():
+            part = fold == number
             hidden = {name: view[part] for name, view in views.items()}
             by_name = {member.name: member for member in members}
             held_out[:, part] = [by_name[name].predict(hidden) for name in names]
@@ -234,7 +242,7 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
         ):
             if view in views:
                 fitted = fit_kernel_ridge(scaled(views[view], scale), indicators, weight, seed)
-                members.append(Member(name, view, scale, Kernel(fitted)))
+                members.append(Member(name, view, scale, KernelProbabilities(fitted)))
 
         one_of_each = np.unique(code, return_index=True)[1]
         few = np.random.default_rng(seed).permutation(len(code))[:LINE_ROWS]
@@ -252,7 +260,4 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
 
 def _at(member: Member, temperatures: dict[str, float]) -> Member:
     """Return a member that is as certain as its temperature says."""
-    temperature = temperatures[member.name]
-    return (
-        member if temperature == 1 else replace(member, model=Sharpened(member.model, temperature))
-    )
+    return replace(member, model=Sharpened(member.model, temperatures[member.name]))

@@ -101,6 +101,13 @@ def test_the_average_weighs_trusts_by_likelihood_and_caution():
     assert_allclose(found.Z, np.tensordot(found.share, answers, 1))
 
 
+def test_a_graph_that_only_makes_a_teacher_less_sure_has_moved_nothing():
+    teacher = np.array([[0.9, 0.1], [0.2, 0.8]])
+    assert CLASSES.moved((teacher + 0.5) / 2, teacher, np.ones(2)) == 0
+    assert CLASSES.moved(teacher[:, ::-1], teacher, np.array([1.0, 3.0])) == 1
+    assert CLASSES.moved(teacher[[0, 0]], teacher, np.array([1.0, 3.0])) == 0.75
+
+
 def test_the_only_label_of_a_class_is_not_hidden():
     labelled = np.array([1.0, 1.0, 1.0, 0.0])
     known = Evidence(labelled, 1 - labelled, labelled[:, None] * np.eye(2)[[0, 0, 1, 0]])

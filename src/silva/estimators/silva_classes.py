@@ -151,10 +151,10 @@ class SilvaClasses(SilvaModel):
             )
         weight = smoothed.share @ [each.graph > 0 for each in smoothed.trusts]
         lines.append(
-            f"The graph counts in {weight:.0%} of the average and moved "
-            f"{smoothed.moved:.1%} of the teacher's probability at the unlabelled rows."
+            f"The graph counts in {weight:.0%} of the average and gave {smoothed.moved:.1%} of the "
+            "unlabelled rows another class than the teacher."
             if self.teacher is not None
-            else f"{smoothed.moved:.1%} of the mean label's probability was moved."
+            else f"It gave {smoothed.moved:.1%} of the rows a class other than the most common."
         )
         if evidence.total is not None:
             lines.append("The totals of the classes were given, and the smoothed labels meet them.")

@@ -11,7 +11,6 @@ from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, make_friedman1
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
-from sklearn.kernel_ridge import KernelRidge as SklearnKernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import r2_score
 from sklearn.neighbors import KNeighborsRegressor
@@ -28,7 +27,6 @@ from silva.estimators.mixed_regressor import MixedRegressor, mixing_shares
 from silva.estimators.stacking import PRIOR, folds
 from silva.estimators.trust import Smoothed, Trust
 from silva.graph import affinity_graph, laplacian
-from silva.kernel_ridge import Settings, _leave_one_out, fit_kernel_ridge, kernel
 from silva.kernels import cpu
 from silva.laptao import Evidence
 from silva.tree import answer
@@ -69,46 +67,6 @@ def forest(friedman, tree):
 def diabetes():
     X, truth = load_diabetes(return_X_y=True)
     return X, np.where(np.arange(len(truth)) % 4 == 0, truth, np.nan), truth
-
-
-# ---- kernel ridge regression --------------------------------------------------------------------
-
-
-def test_leave_one_out_errors_match_refitting_without_each_row():
-    rng = np.random.default_rng(0)
-    X, y, weight = rng.normal(size=(12, 3)), rng.normal(size=(12, 2)), rng.uniform(0.5, 3, 12)
-    K = kernel(X, X, Settings(2.0, 0.1, 0.0))
-    root = np.sqrt(weight)
-    for ridge, error in _leave_one_out(K * root * root[:, None], y, root):
-        expected = 0.0
-        for i in range(12):
-            rest = np.arange(12) != i
-            dual = np.linalg.solve(K[rest][:, rest] + ridge * np.diag(1 / weight[rest]), y[rest])
-            expected += np.mean(weight[i] * (y[i] - K[i, rest] @ dual) ** 2) / 12
-        assert_allclose(error, expected, rtol=1e-6)
-
-
-def test_kernel_ridge_matches_sklearn():
-    rng = np.random.default_rng(1)
-    X, weight = rng.normal(size=(40, 3)), rng.uniform(0.5, 2, 40)
-    y = np.sin(X[:, :1]) + X[:, 1:2]
-    model = fit_kernel_ridge(X, y, weight, 0)
-    share = weight / weight.sum()
-    centre = share @ y
-    unit = np.sqrt(share @ (y - centre) ** 2)
-    peer = SklearnKernelRidge(alpha=model.settings.ridge, kernel="precomputed")
-    K = kernel(X, X, model.settings)
-    peer.fit(K, (y - centre) / unit, sample_weight=weight / weight.mean())
-    new = rng.normal(size=(20, 3))
-    expected = peer.predict(kernel(new, X, model.settings)) * unit + centre
-    assert_allclose(model.predict(new), np.clip(expected, y.min(), y.max()), rtol=1e-6)
-
-
-def test_kernel_ridge_takes_sparse_rows():
-    rng = np.random.default_rng(2)
-    X, y = rng.normal(size=(30, 4)) * (rng.random((30, 4)) < 0.5), rng.normal(size=(30, 1))
-    dense, thin = (fit_kernel_ridge(A, y, np.ones(30), 0) for A in (X, sparse.csr_matrix(X)))
-    assert_allclose(thin.predict(sparse.csr_matrix(X)), dense.predict(X), atol=1e-6)
 
 
 # ---- the mixture --------------------------------------------------------------------------------

@@ -15,7 +15,9 @@ from silva.tree import Array
 WIDTHS = (0.3, 1.0, 3.0, 10.0)  # squared, in units of the median squared distance
 LINEAR = (0.0, 0.1, 1.0)
 RIDGES = (1e-3, 1e-2, 0.05, 0.2, 1.0)
-SEARCH_ROWS, ROWS = 500, 2000  # most rows that settings are sought on, and that are kept
+SEARCH_ROWS = 500  # most rows that settings are sought on
+CENTRES, ROWS = 2000, 10_000  # most rows that functions are made of, and that are learned from
+JITTER = 1e-9  # of the kernel between centres, so that its factor exists
 BLOCK = 2_000_000  # entries of a kernel matrix at a time
 
 
@@ -30,13 +32,13 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class KernelRidge:
-    """A fitted function, sum over kept rows j of k(x, x_j) dual_j, clipped to the range seen.
+    """A fitted function, sum over centres j of k(x, x_j) dual_j, clipped to the range seen.
 
     Attributes
     ----------
     rows : matrix
-        The rows kept.
-    dual : array of shape (kept rows, outputs)
+        The centres.
+    dual : array of shape (centres, outputs)
     settings : Settings
     centre, unit : arrays of shape (outputs,)
         Of the targets.
@@ -67,6 +69,8 @@ def fit_kernel_ridge(X: Matrix, y: Array, weight: Array, seed: int) -> KernelRid
 
     Minimises ``sum_i weight_i |y_i - f(x_i)|² + ridge·|f|²`` over the functions of the kernel
     ``matern(|x - x'|) + linear·x·x'/columns + 1``: smooth near the rows, a plane far from them.
+    Where there are many rows, functions are made of some of them only (Nyström's approximation:
+    Williams and Seeger 2001).
 
     Parameters
     ----------
@@ -79,19 +83,46 @@ def fit_kernel_ridge(X: Matrix, y: Array, weight: Array, seed: int) -> KernelRid
         Which rows are taken where there are too many.
     """
     order = np.random.default_rng(seed).permutation(X.shape[0])
-    few, kept = np.sort(order[:SEARCH_ROWS]), np.sort(order[:ROWS])
+    few, centres, rows = (np.sort(order[:most]) for most in (SEARCH_ROWS, CENTRES, ROWS))
     share = weight / weight.sum()
     centre = share @ y
     unit = np.sqrt(share @ (y - centre) ** 2)
     unit[unit == 0] = 1.0
     scaled, weight = (y - centre) / unit, weight / weight.mean()
     settings = choose_settings(X[few], scaled[few], weight[few])
-    K = kernel(X[kept], X[kept], settings)
-    K[np.diag_indices(len(kept))] += settings.ridge / weight[kept]
-    dual = linalg.solve(K, scaled[kept], assume_a="pos", overwrite_a=True)
+    if len(rows) == len(centres):
+        K = kernel(X[rows], X[rows], settings)
+        K[np.diag_indices(len(rows))] += settings.ridge / weight[rows]
+        dual = linalg.solve(K, scaled[rows], assume_a="pos", overwrite_a=True)
+    else:
+        dual = _fit_centres(X[rows], X[centres], scaled[rows], weight[rows], settings)
     return KernelRidge(
-        X[kept], dual, settings, centre, unit, y.min(axis=0), y.max(axis=0)
+        X[centres], dual, settings, centre, unit, y.min(axis=0), y.max(axis=0)
     )  # fmt: skip
+
+
+def _fit_centres(X: Matrix, centres: Matrix, y: Array, weight: Array, settings: Settings) -> Array:
+    """Return the coefficients of the centres that minimise the same objective.
+
+    With K the kernel between centres and C that between rows and centres they are
+    (Cᵀ diag(weight) C + ridge·K)⁻¹ Cᵀ diag(weight) y. Rows are gone through in blocks.
+    """
+    K = kernel(centres, centres, settings)
+    K[np.diag_indices(len(K))] *= 1 + JITTER
+    normal, right = settings.ridge * K, np.zeros((len(K), y.shape[1]))
+    size = max(BLOCK // len(K), 1)
+    for begin in range(0, X.shape[0], size):
+        block = slice(begin, begin + size)
+        C = kernel(X[block], centres, settings)
+        weighted = C * weight[block, None]
+        normal += weighted.T @ C
+        right += weighted.T @ y[block]
+    # In terms of K = RᵀR the matrix is the identity times the ridge plus something: well posed.
+    R = linalg.cholesky(K)
+    half = linalg.solve_triangular(R, normal, trans="T")
+    inner = linalg.solve_triangular(R, half.T, trans="T")
+    turned = linalg.solve(inner, linalg.solve_triangular(R, right, trans="T"), assume_a="pos")
+    return np.asarray(linalg.solve_triangular(R, turned))
 
 
 def choose_settings(X: Matrix, y: Array, weight: Array) -> Settings:

@@ -27,6 +27,7 @@ from silva.labels import Total
 from silva.laptao import Evidence, fit_totals
 from silva.tree import Array
 
+L2 = 4.0  # price of half the squared norm of hyperplanes, in units of that of their coefficients
 TIES = 0.1  # of the squared error, beside the share of rows with another class
 DOUBT = 1e-3  # a teacher who rules a class out may be wrong, where totals ask for it
 

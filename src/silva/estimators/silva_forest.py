@@ -16,6 +16,7 @@ from silva.estimators.forest_members import (
     rows_to_draw,
 )
 from silva.estimators.silva_classes import (
+    L2,
     SilvaClasses,
     class_factors,
     hidden_labels,
@@ -26,7 +27,7 @@ from silva.kernels import Matrix, select
 from silva.laptao import Evidence
 from silva.tree import Array
 
-OBLIQUE_TREES, AXIS_TREES = 20, 50
+OBLIQUE_TREES, AXIS_TREES = 30, 50
 FEWER_TREES = 20  # to find out how good the ensemble is
 FEW_ROWS, FEW_CELLS = 10_000, 4_000_000  # drawn for a tree to find that out
 EVEN_TRUST = 10.0  # of graph over teacher, at which the teacher's own answer counts half
@@ -99,7 +100,7 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
             members = constant_members(Z, n_columns)
         else:
             depth, alpha = self._depth(len(Z)), self._alpha(rows_to_draw(targets))
-            kind = Kind("oblique", "oblique", "constant", depth, alpha)
+            kind = Kind("oblique", "oblique", "constant", depth, alpha, l2=L2)
             plan = Plan(kind, OBLIQUE_TREES, AXIS_TREES, _axis_features(n_columns))
             teacher = 0.0 if self.teacher is None else _teacher_weight(smoothed)
             members = grow_members(

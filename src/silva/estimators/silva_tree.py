@@ -9,7 +9,7 @@ from sklearn.base import ClassifierMixin
 
 from silva.estimators.fidelity import Faithful, Kind, Targets, most_faithful, rows_to_compare
 from silva.estimators.problem import leaf_numbers
-from silva.estimators.silva_classes import SilvaClasses, meeting
+from silva.estimators.silva_classes import L2, SilvaClasses, meeting
 from silva.estimators.spreading import DistinctRows
 from silva.estimators.tree_reading import TreeReading
 from silva.estimators.trust import Smoothed, shares
@@ -121,14 +121,15 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
     def _kinds(self, targets: Targets) -> list[Kind]:
         n_rows = len(targets.Z)
         depth, alpha = self._depth(n_rows), self._alpha(n_rows)
-        kinds = [Kind(f"oblique, depth {depth}", "oblique", "constant", depth, alpha)]
-        if depth > 3:
-            kinds.append(
-                Kind(f"oblique, depth {depth - 2}", "oblique", "constant", depth - 2, alpha)
-            )
+        kinds = [
+            Kind(f"oblique, depth {levels}", "oblique", "constant", levels, alpha, l2=L2)
+            for levels in ((depth, depth - 2) if depth > 3 else (depth,))
+        ]
         if self.alpha == "auto" and rows_to_compare(targets) == n_rows:
             words = f"oblique and sparse, depth {depth}"
-            kinds += [Kind(words, "oblique", "constant", depth, times * alpha) for times in SPARSER]
+            kinds += [
+                Kind(words, "oblique", "constant", depth, times * alpha, l2=L2) for times in SPARSER
+            ]
         greedy_depth = 2 * depth if self.max_depth == "auto" else depth
         return kinds + [
             Kind(f"one column a decision, {most} leaves", "greedy", "constant", greedy_depth, alpha,

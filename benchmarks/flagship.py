@@ -9,7 +9,8 @@ among the unlabelled rows; LapTAO, a kernel tree and the predictive clustering t
 see all rows; CART and a TAO tree on the labelled rows alone; RF and ET, scikit-learn's forests of
 100 trees on the labelled rows, RF+ET the mean of both; XGBoost and LightGBM on the labelled rows
 (LightGBM with leaves of at least two rows, its default of 20 needs more labels); self-training
-around RF; LabelSpreading over nearest neighbours on standardised columns.
+around RF and sslearn's tri-training of three RF; LabelSpreading over nearest neighbours on
+standardised columns.
 
 Single trees are the methods from SilvaTree to CART. A cell is a set with a share of labels. A run
 may be interrupted and goes on when it is started again.
@@ -93,10 +94,10 @@ def run(options):
     names = (*(QUICK_SETS if options.quick else (*CLASSES, *NUMBERS)), *options.sets)
     size = options.rows or (300 if options.quick else ROWS)
     notes = [f"Seeds: {len(seeds)}. Rows of a set: at most {size}."]
-    boosters = boosters_at_hand(notes)
+    peers = peers_at_hand(notes)
     log = None if options.quick else RESULTS / LOG
     plan = [(share, seed) for seed in seeds for share in shares]
-    records = measured(names, plan, size, boosters, log, notes)
+    records = measured(names, plan, size, peers, log, notes)
     rows, sections = [], []
     for task, title in (("classification", "classes"), ("regression", "numbers")):
         cells = means([record for record in records if record["task"] == task])
@@ -106,13 +107,13 @@ def run(options):
         notes += verdicts(title, cells)
         text = "Mean over the shares of labels and the seeds."
         sections.append((f"Sets with {title}", text, rows_of_sets(cells)))
-    return Table(rows, notes, boosters, tuple(sections))
+    return Table(rows, notes, peers, tuple(sections))
 
 
-def boosters_at_hand(notes):
-    """Return the names of the boosting libraries that are installed; a note for each other."""
+def peers_at_hand(notes):
+    """Return the names of the other libraries that are installed; a note for each that is not."""
     found = []
-    for name in ("xgboost", "lightgbm"):
+    for name in ("xgboost", "lightgbm", "sslearn"):
         try:
             __import__(name)
         except ImportError:
@@ -125,13 +126,13 @@ def boosters_at_hand(notes):
 # ---- measuring ----------------------------------------------------------------------------------
 
 
-def measured(names, plan, size, boosters, log, notes):
+def measured(names, plan, size, peers, log, notes):
     """Return a record for every set, share and seed; scores in the log are not measured again.
 
     After an interrupt they are those of the sets that are complete.
     """
     known = {key(record): record for record in read_log(log) if record["rows"] == size}
-    done = {case: record for case, record in known.items() if is_complete(record, boosters)}
+    done = {case: record for case, record in known.items() if is_complete(record, peers)}
 
     def cases(name):
         return [(name, *case) for case in plan]
@@ -139,9 +140,7 @@ def measured(names, plan, size, boosters, log, notes):
     try:
         for data in available([n for n in names if not done.keys() >= set(cases(n))], notes):
             found = Parallel(n_jobs=1 if log is None else -1, return_as="generator")(
-                delayed(measure)(
-                    data, share, seed, size, boosters, known.get((name, share, seed), {})
-                )
+                delayed(measure)(data, share, seed, size, peers, known.get((name, share, seed), {}))
                 for name, share, seed in cases(data.name)
                 if (name, share, seed) not in done
             )
@@ -161,14 +160,14 @@ def key(record):
     return record["set"], record["share"], record["seed"]
 
 
-def methods_for(task, seed, boosters):
+def methods_for(task, seed, peers):
     """Return the methods by name, but for those that are told totals."""
-    return (number_methods if task == "regression" else class_methods)(seed, boosters)
+    return (number_methods if task == "regression" else class_methods)(seed, peers)
 
 
-def is_complete(record, boosters):
+def is_complete(record, peers):
     """Whether a record has the scores of all methods."""
-    names = set(methods_for(record["task"], 0, boosters))
+    names = set(methods_for(record["task"], 0, peers))
     names |= set() if record["task"] == "regression" else set(TOTALS.values())
     return names <= record["scores"].keys()
 
@@ -179,7 +178,7 @@ def mean_line(records):
     return {m: f"{100 * np.mean([r['scores'][m] for r in records]):.1f}" for m in methods}
 
 
-def measure(data, share, seed, size, boosters, known):
+def measure(data, share, seed, size, peers, known):
     """Return the scores of all methods on one draw; some may be known from an earlier run."""
     rng = np.random.default_rng(seed)
     rows = rng.permutation(len(data.y))[:size]
@@ -188,7 +187,7 @@ def measure(data, share, seed, size, boosters, known):
     X, y = fill(data.X), data.y[train]
     partial = hide(y, choose_labelled(y, share, data.task, rng), data.task)
     regression, known = data.task == "regression", known.get("scores", {})
-    methods = methods_for(data.task, seed, boosters)
+    methods = methods_for(data.task, seed, peers)
     if not regression:
         totals = totals_of(y, partial)
         methods |= {told: WithTotals(clone(methods[name]), totals) for name, told in TOTALS.items()}
@@ -227,7 +226,7 @@ class WithTotals:
         return self.model.predict(X)
 
 
-def class_methods(seed, boosters):
+def class_methods(seed, peers):
     """Return the methods for classes by name; -1 marks an unlabelled row."""
     others = classifiers(seed)
     forest = RandomForestClassifier(random_state=seed)
@@ -245,16 +244,22 @@ def class_methods(seed, boosters):
         "ET": LabelsOnly(extra),
         "RF+ET": LabelsOnly(both),
     }
-    if "xgboost" in boosters:
+    if "xgboost" in peers:
         methods["XGBoost"] = LabelsOnly(Consecutive(xgboost_classifier(seed)))
-    if "lightgbm" in boosters:
+    if "lightgbm" in peers:
         methods["LightGBM"] = LabelsOnly(lightgbm_model("LGBMClassifier", seed))
     methods["self-trained RF"] = SelfTrainingClassifier(RandomForestClassifier(random_state=seed))
+    if "sslearn" in peers:
+        from sslearn.wrapper import TriTraining
+
+        methods["tri-trained RF"] = TriTraining(
+            base_estimator=RandomForestClassifier(random_state=seed), random_state=seed
+        )
     methods["LabelSpreading"] = others["LabelSpreading"]
     return methods
 
 
-def number_methods(seed, boosters):
+def number_methods(seed, peers):
     """Return the methods for numbers by name; NaN marks an unlabelled row."""
     forest = RandomForestRegressor(random_state=seed)
     extra = ExtraTreesRegressor(random_state=seed)
@@ -269,11 +274,11 @@ def number_methods(seed, boosters):
         "ET": LabelsOnly(extra),
         "RF+ET": LabelsOnly(VotingRegressor([("forest", forest), ("extra", extra)])),
     }
-    if "xgboost" in boosters:
+    if "xgboost" in peers:
         from xgboost import XGBRegressor
 
         methods["XGBoost"] = LabelsOnly(XGBRegressor(random_state=seed, n_jobs=1))
-    if "lightgbm" in boosters:
+    if "lightgbm" in peers:
         methods["LightGBM"] = LabelsOnly(lightgbm_model("LGBMRegressor", seed))
     methods["self-trained RF"] = SelfTrainingRegressor(
         estimator=RandomForestRegressor(random_state=seed)

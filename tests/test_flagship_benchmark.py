@@ -74,7 +74,7 @@ def test_a_class_that_the_labels_lack_is_no_trouble_for_xgboost():
 def test_what_the_log_has_is_not_measured_again(tmp_path, monkeypatch, data_folder):
     monkeypatch.setattr(
         flagship, "class_methods",
-        lambda seed, boosters: {
+        lambda seed, peers: {
             name: flagship.classifiers(seed)["CART, labels only"]
             for name in (*flagship.SINGLE, flagship.FOREST, "RF", "RF+ET")
         },
@@ -95,7 +95,7 @@ def test_a_record_that_lacks_a_method_is_completed_and_its_other_scores_are_kept
 ):
     monkeypatch.setattr(
         flagship, "class_methods",
-        lambda seed, boosters: {
+        lambda seed, peers: {
             name: flagship.classifiers(seed)["CART, labels only"] for name in ("RF", "CART")
         },
     )  # fmt: skip

@@ -125,10 +125,6 @@ class SilvaModel(BaseEstimator):
     def _correction(self, smoothed: Smoothed, Z: Array, X: Matrix) -> Array | None:
         """Return what the graph made of the teacher's answers; None where it had no say."""
 
-    def _shown_labels(self, Z: Array, evidence: Evidence) -> Array:
-        """Return the smoothed labels as users see them."""
-        return Z
-
     def _read_totals(self, totals: Any, weight: Array) -> Array | None:
         """Return known totals of the outputs over the unlabelled rows."""
         return None
@@ -151,7 +147,7 @@ class SilvaModel(BaseEstimator):
         self._tell(f"teaching from {n_labelled} of {rows.X.shape[0]} rows")
         smoothed = self._smooth(rows, seed)
         Z = self._finish_labels(smoothed, rows.evidence)
-        shown = rows.spread(self._shown_labels(Z, rows.evidence), n_rows)
+        shown = rows.spread(Z, n_rows)
         self._tell(f"fitting the model to {len(Z)} rows")
         self._fit_model(rows, Z, smoothed, seed)
         self.report_ = self._write_report(smoothed, rows.evidence)

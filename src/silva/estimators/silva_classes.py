@@ -91,16 +91,15 @@ class SilvaClasses(SilvaModel):
         return meeting(shares(np.maximum(answers, DOUBT)), total)
 
     def _finish_labels(self, smoothed: Smoothed, evidence: Evidence) -> Array:
-        """Return distributions that meet the totals, where there are any."""
+        """Return distributions as certain as hidden labels bear out, meeting any totals."""
         labels, weight = hidden_labels(smoothed, evidence)
-        self._temperature = best_temperature(smoothed.found, labels, weight)
+        self._label_temperature = best_temperature(smoothed.found, labels, weight)
         Z = shares(smoothed.Z)
-        return Z if evidence.total is None else meeting(Z, evidence.total)
-
-    def _shown_labels(self, Z: Array, evidence: Evidence) -> Array:
-        """Return distributions as certain as hidden labels bear out, meeting the totals."""
-        sharp = sharpened(Z, self._temperature)
-        return sharp if evidence.total is None else meeting(sharp, evidence.total)
+        if evidence.total is None:
+            return sharpened(Z, self._label_temperature)
+        return meeting(
+            sharpened(meeting(Z, evidence.total), self._label_temperature), evidence.total
+        )
 
     def _correction(self, smoothed: Smoothed, Z: Array, X: Matrix) -> Array:
         return Z - self._teacher_answers(self.teacher_, X)

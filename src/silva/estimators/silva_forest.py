@@ -118,7 +118,7 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
 
     def _judge_itself(self, rows: DistinctRows, smoothed: Smoothed, seed: int) -> None:
         """Estimate accuracy and temperature from labels hidden from all but the bagged trees."""
-        self.cv_score_ = float("nan")
+        self.cv_score_, self._temperature = float("nan"), 1.0
         if not smoothed.hidden or self._members.axis is None:
             return
         found = []
@@ -129,7 +129,8 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
                     some = smooth(smoothed.W, part.rest, part.teacher, trust, self._n_threads)
                     Z += share * some
             kept = np.setdiff1d(np.arange(len(Z)), part.rows)
-            targets = self._targets(rows, shares(Z)).on(kept)
+            certain = sharpened(shares(Z), self._label_temperature)
+            targets = self._targets(rows, certain).on(kept)
             drawn = rows_to_draw(targets, FEW_ROWS, FEW_CELLS)
             forest, _ = grow_axis(
                 targets, FEWER_TREES, drawn, _axis_features(rows.X.shape[1]), seed, self.n_jobs

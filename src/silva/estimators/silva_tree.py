@@ -151,14 +151,13 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
         self.fidelity_ = _fidelity(found, Z, rows.weight)
 
     def _with_answers(self, found: Faithful, rows: DistinctRows, Z: Array) -> Tree:
-        """Return the tree with leaves that answer with the mean calibrated labels of their rows.
+        """Return the tree with leaves that answer with the mean smoothed labels of their rows.
 
         Where totals are known, the leaves meet them.
         """
         tree, leaf, known = found.tree, found.leaf, rows.evidence
-        sharp = self._shown_labels(Z, known)
         reached = np.bincount(leaf, rows.weight, minlength=tree.n_leaves)
-        sums = [np.bincount(leaf, rows.weight * z, minlength=tree.n_leaves) for z in sharp.T]
+        sums = [np.bincount(leaf, rows.weight * z, minlength=tree.n_leaves) for z in Z.T]
         values = np.stack(sums, axis=1) / np.maximum(reached, 1e-300)[:, None]
         values = np.where(reached[:, None] > 0, values, shares(tree.values))
         if known.total is not None:

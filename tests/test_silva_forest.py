@@ -14,7 +14,10 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from silva import SilvaForestClassifier, SilvaTreeClassifier
-from silva.estimators import silva_forest
+from silva.bagging import Bagging
+from silva.estimators import forest_members, silva_forest
+from silva.estimators.fidelity import Kind, Targets
+from silva.estimators.forest_members import Plan, grow_members
 from silva.kernels import cpu
 from silva.tree import answer
 
@@ -30,6 +33,25 @@ def iris():
 @pytest.fixture(scope="module")
 def fitted(iris):
     return SilvaForestClassifier(random_state=0).fit(iris[0], iris[1])
+
+
+def test_oblique_trees_see_six_of_seven_rows(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(size=(600, 3)), np.eye(2)[rng.integers(2, size=600)]
+    bags = []
+
+    def noted(*arguments):
+        bags.append(Bagging(*arguments))
+        return bags[-1]
+
+    monkeypatch.setattr(forest_members, "Bagging", noted)
+    grow_members(
+        Targets(X, Z, np.ones(600), cpu, 1),
+        Plan(Kind("oblique", "oblique", "constant", 2, 0.1), 1, 2, 1.0, silva_forest.DRAWS),
+        np.ones(600), 0.0, 0, None,
+    )  # fmt: skip
+    seen = len(np.unique(bags[0].bag(0).rows)) / 600
+    assert abs(seen - (1 - np.exp(-2))) < 0.04
 
 
 def test_the_ensemble_beats_forests_and_the_tree_on_36_digits():

@@ -92,12 +92,16 @@ class Plan:
         Numbers of trees.
     max_features : float
         Share of the columns that an axis-aligned split looks at.
+    draws : float
+        How often a row is drawn for an oblique tree on average, where all rows can be. Trees from
+        random starts differ by themselves: beyond one, they see more of the rows each.
     """
 
     kind: Kind
     n_oblique: int
     n_axis: int
     max_features: float
+    draws: float = 1.0
 
 
 def grow_members(
@@ -121,7 +125,7 @@ def grow_members(
     """
     drawn = rows_to_draw(targets)
     oblique, oblique_said, oblique_share = grow_oblique(
-        targets, plan.kind, plan.n_oblique, drawn, seed
+        targets, plan.kind, plan.n_oblique, round(plan.draws * drawn), seed
     )
     axis, axis_said = grow_axis(targets, plan.n_axis, drawn, plan.max_features, seed, n_jobs)
     told = np.flatnonzero((np.isfinite(oblique_said) & np.isfinite(axis_said)).all(axis=1))
@@ -174,7 +178,7 @@ def grow_oblique(
     problem = Problem.pose(
         targets.kernels, targets.X, leaves, targets.weight, targets.n_threads
     )  # fmt: skip
-    reader = TAOTreeRegressor(leaf=kind.leaf, max_iter=passes(drawn))
+    reader = TAOTreeRegressor(leaf=kind.leaf, max_iter=passes(min(drawn, n_rows)))
     settings = Settings(kind.split, kind.alpha, kind.depth, kind.ridge, kind.l2)
     growth = Bags(reader, problem, bagging, targets.n_threads, 0).grow(settings, range(n_trees))
     if growth.interrupted:

@@ -28,6 +28,7 @@ from silva.laptao import Evidence
 from silva.tree import Array
 
 OBLIQUE_TREES, AXIS_TREES = 30, 50
+DRAWS = 2.0  # of a row for an oblique tree, on average: six of seven rows are seen
 FEWER_TREES = 20  # to find out how good the ensemble is
 FEW_ROWS, FEW_CELLS = 10_000, 4_000_000  # drawn for a tree to find that out
 EVEN_TRUST = 10.0  # of graph over teacher, at which the teacher's own answer counts half
@@ -99,9 +100,9 @@ class SilvaForestClassifier(ClassifierMixin, SilvaClasses):
         if bool((Z[0] == Z).all()):
             members = constant_members(Z, n_columns)
         else:
-            depth, alpha = self._depth(len(Z)), self._alpha(rows_to_draw(targets))
+            depth, alpha = self._depth(len(Z)), DRAWS * self._alpha(rows_to_draw(targets))
             kind = Kind("oblique", "oblique", "constant", depth, alpha, l2=L2)
-            plan = Plan(kind, OBLIQUE_TREES, AXIS_TREES, _axis_features(n_columns))
+            plan = Plan(kind, OBLIQUE_TREES, AXIS_TREES, _axis_features(n_columns), DRAWS)
             teacher = 0.0 if self.teacher is None else _teacher_weight(smoothed)
             members = grow_members(
                 targets, plan, rows.evidence.unlabelled, teacher, seed, self.n_jobs

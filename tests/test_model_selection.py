@@ -22,7 +22,7 @@ from sklearn.model_selection import (
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from silva import graph
+from silva import LapTAOClassifier, graph
 from silva.estimators.graph_cache import cached_graph
 from silva.estimators.partial_labels import read_classes, read_numbers
 from silva.model_selection import LabelledKFold, LabelledShuffleSplit
@@ -413,3 +413,40 @@ def test_a_graph_of_another_release_is_not_used(built, tmp_path, monkeypatch):
 def test_a_memory_that_is_none_is_refused():
     with pytest.raises(ValueError, match="'memory' should be None, a string or"):
         cached_graph(3, X)
+
+
+# ---- one graph for all folds --------------------------------------------------------------------
+
+
+def test_a_search_over_folds_and_gamma_uses_one_graph(built):
+    W = graph.affinity_graph(X, 5)
+    model = LapTAOClassifier(affinity=W, n_outer=1, random_state=0)
+    search = GridSearchCV(model, {"gamma": [0.1, 1.0]}, cv=LabelledKFold(2, random_state=0))
+    search.fit(X, Y, affinity_rows=np.arange(len(X)))
+    assert len(built) == 1
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_a_fold_sees_its_part_of_the_graph():
+    W = graph.affinity_graph(X, 5)
+    train = next(LabelledKFold(2, random_state=0).split(X, Y))[0]
+    settings = {"n_outer": 1, "random_state": 0}
+    whole = LapTAOClassifier(affinity=W, **settings).fit(X[train], Y[train], affinity_rows=train)
+    part = LapTAOClassifier(affinity=W[train][:, train], **settings).fit(X[train], Y[train])
+    assert_array_equal(whole.affinity_.toarray(), part.affinity_.toarray())
+    assert_array_equal(whole.predict_proba(X), part.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    ("affinity", "rows", "message"),
+    [
+        (None, np.arange(150), "expected affinity"),
+        (np.zeros((150, 150)), np.arange(149), r"each of the 150 rows of X.*\(149,\)"),
+        (np.zeros((150, 150)), np.arange(150) / 2, "whole number.*float64"),
+        (np.zeros((150, 150)), np.arange(150) + 1, "between 0 and 149.*got 1 to 150"),
+        (np.zeros((150, 150)), np.r_[:149, 7], "row 7 more than once"),
+    ],
+)
+def test_rows_that_a_graph_has_not_are_refused(affinity, rows, message):
+    with pytest.raises(ValueError, match=message):
+        LapTAOClassifier(affinity=affinity).fit(X, Y, affinity_rows=rows)

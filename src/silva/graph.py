@@ -258,6 +258,38 @@ def check_affinity(W: Any, n_rows: int) -> sparse.csr_array:
     return W if gap.nnz == 0 else _canonical((W + W.T) * 0.5)
 
 
+def part_of_affinity(W: Any, rows: Any, n_rows: int) -> sparse.csr_array:
+    """Return the part of a user's graph that lies between some of its rows.
+
+    Parameters
+    ----------
+    W : sparse or dense matrix
+        As in `check_affinity`, over more rows than those of the data.
+    rows : int array of shape (n_rows,)
+        Which of them each row of the data is.
+    n_rows : int
+        Rows of the data.
+    """
+    if W is None:
+        raise ValueError("affinity_rows tells which rows of affinity are meant: expected affinity")
+    whole = (W.shape if hasattr(W, "shape") else np.shape(W))[0]
+    rows = np.asarray(rows)
+    if rows.shape != (n_rows,) or rows.dtype.kind not in "iu":
+        raise ValueError(
+            f"affinity_rows must hold a whole number for each of the {n_rows} rows of X, got an "
+            f"array of shape {rows.shape} and type {rows.dtype}"
+        )
+    if rows.min() < 0 or rows.max() >= whole:
+        raise ValueError(
+            f"affinity_rows must lie between 0 and {whole - 1}, the rows of affinity, got "
+            f"{rows.min()} to {rows.max()}"
+        )
+    distinct, counts = np.unique(rows, return_counts=True)
+    if len(distinct) < n_rows:
+        raise ValueError(f"affinity_rows names row {distinct[counts > 1][0]} more than once")
+    return check_affinity(W, whole)[rows][:, rows]
+
+
 def _canonical(W: sparse.csr_array) -> sparse.csr_array:
     """Drop the diagonal and explicit zeros, add up repeats, sort the columns of each row."""
     W = sparse.csr_array(W)

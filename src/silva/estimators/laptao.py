@@ -35,7 +35,8 @@ class LapTAOClassifier(ClassifierMixin, LapTAO):
         How fast labels fade on their way, see Notes; "auto" is 0.03, and 0.003 for numbers, 0 is
         the paper's choice.
     affinity : sparse matrix of shape (rows, rows), default=None
-        A graph of the training rows, symmetric and not negative; None builds one.
+        A graph of the training rows, symmetric and not negative, or of more rows (see
+        `affinity_rows` of `fit`); None builds one.
     n_neighbors : int or "auto", default="auto"
         Neighbours of a row; "auto" is the square root of the number of distinct rows, at most 30.
     perplexity : float or "auto", default="auto"
@@ -130,6 +131,7 @@ class LapTAOClassifier(ClassifierMixin, LapTAO):
         sample_weight: Any = None,
         *,
         class_totals: Any = None,
+        affinity_rows: Any = None,
         callback: Callback | None = None,
     ) -> Self:
         """Fit the tree.
@@ -144,6 +146,9 @@ class LapTAOClassifier(ClassifierMixin, LapTAO):
         class_totals : mapping, optional
             Class to its number, or share, among the unlabelled rows. The smoothed labels meet
             these totals exactly.
+        affinity_rows : int array of shape (rows,), optional
+            Which row of `affinity` each row is, where that has more. Cross-validation passes the
+            part of ``np.arange(len(X))`` that belongs to a fold: one graph serves all folds.
         callback : callable, optional
             Called after each round with a `silva.mac.Step`; a true answer stops.
 
@@ -151,7 +156,7 @@ class LapTAOClassifier(ClassifierMixin, LapTAO):
         -------
         self
         """
-        return self._fit(X, y, sample_weight, class_totals, callback)
+        return self._fit(X, y, sample_weight, class_totals, affinity_rows, callback)
 
     def _read_labels(self, y: Any, n_rows: int) -> tuple[Array, Array]:
         self._partial = read_classes(y, n_rows)
@@ -238,7 +243,13 @@ max_categories, memory, n_jobs, random_state, verbose
         return tags
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, callback: Callback | None = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        affinity_rows: Any = None,
+        callback: Callback | None = None,
     ) -> Self:
         """Fit the tree.
 
@@ -249,6 +260,8 @@ max_categories, memory, n_jobs, random_state, verbose
             Numbers; missing where unknown.
         sample_weight : array of shape (rows,), optional
             Non-negative weights; a weight of 2 counts as two rows.
+        affinity_rows : int array of shape (rows,), optional
+            As in `LapTAOClassifier.fit`.
         callback : callable, optional
             Called after each round with a `silva.mac.Step`; a true answer stops.
 
@@ -256,7 +269,7 @@ max_categories, memory, n_jobs, random_state, verbose
         -------
         self
         """
-        return self._fit(X, y, sample_weight, None, callback)
+        return self._fit(X, y, sample_weight, None, affinity_rows, callback)
 
     def _read_labels(self, y: Any, n_rows: int) -> tuple[Array, Array]:
         partial = read_numbers(y, n_rows)

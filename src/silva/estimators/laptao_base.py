@@ -21,6 +21,7 @@ from silva.estimators.problem import check_weights
 from silva.estimators.scaling import SCALINGS
 from silva.estimators.spreading import distinct_rows, graph_of_rows
 from silva.estimators.tao import TAOTreeRegressor
+from silva.graph import part_of_affinity
 from silva.kernels import Matrix
 from silva.laptao import SmoothedLabels
 from silva.tree import Array, node_totals
@@ -110,6 +111,7 @@ class LapTAO(BaseEstimator):
         y: Any,
         sample_weight: Any,
         totals: Any,
+        affinity_rows: Any,
         callback: mac.Callback | None,
     ) -> Self:
         self._check_parameters()
@@ -123,11 +125,12 @@ class LapTAO(BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         n_threads = int(effective_n_jobs(self.n_jobs))
 
-        rows = distinct_rows(
-            X, labels, labelled, weight, amount=amount, merge=self.affinity is None
-        )
+        affinity = self.affinity
+        if affinity_rows is not None:
+            affinity = part_of_affinity(affinity, affinity_rows, n_rows)
+        rows = distinct_rows(X, labels, labelled, weight, amount=amount, merge=affinity is None)
         W = graph_of_rows(
-            rows, affinity=self.affinity, n_rows=n_rows, n_neighbors=self.n_neighbors,
+            rows, affinity=affinity, n_rows=n_rows, n_neighbors=self.n_neighbors,
             perplexity=self.perplexity, mutual=self.mutual, scaling=self.scaling,
             is_classes=self._is_classes, memory=self.memory, seed=seed, n_jobs=self.n_jobs,
             verbose=self.verbose,

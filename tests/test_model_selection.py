@@ -441,6 +441,7 @@ def test_a_fold_sees_its_part_of_the_graph():
     ("affinity", "rows", "message"),
     [
         (None, np.arange(150), "expected affinity"),
+        ("a graph", np.arange(150), "affinity must be a matrix of numbers.*got str"),
         (np.zeros((150, 150)), np.arange(149), r"each of the 150 rows of X.*\(149,\)"),
         (np.zeros((150, 150)), np.arange(150) / 2, "whole number.*float64"),
         (np.zeros((150, 150)), np.arange(150) + 1, "between 0 and 149.*got 1 to 150"),

@@ -272,8 +272,9 @@ def part_of_affinity(W: Any, rows: Any, n_rows: int) -> sparse.csr_array:
     """
     if W is None:
         raise ValueError("affinity_rows tells which rows of affinity are meant: expected affinity")
-    whole = (W.shape if hasattr(W, "shape") else np.shape(W))[0]
-    rows = np.asarray(rows)
+    shape = W.shape if sparse.issparse(W) else np.shape(W)
+    whole = shape[0] if len(shape) == 2 else n_rows
+    W, rows = check_affinity(W, whole), np.asarray(rows)
     if rows.shape != (n_rows,) or rows.dtype.kind not in "iu":
         raise ValueError(
             f"affinity_rows must hold a whole number for each of the {n_rows} rows of X, got an "
@@ -287,7 +288,7 @@ def part_of_affinity(W: Any, rows: Any, n_rows: int) -> sparse.csr_array:
     distinct, counts = np.unique(rows, return_counts=True)
     if len(distinct) < n_rows:
         raise ValueError(f"affinity_rows names row {distinct[counts > 1][0]} more than once")
-    return check_affinity(W, whole)[rows][:, rows]
+    return W[rows][:, rows]
 
 
 def _canonical(W: sparse.csr_array) -> sparse.csr_array:

@@ -23,7 +23,7 @@ from silva.tao import rescale_answers
 from silva.tree import Array, Tree, answer
 
 LEAST_ROWS = 2  # in a leaf of an axis-aligned tree
-MOST_ROWS, MOST_CELLS = 60_000, 50_000_000  # that a tree of either kind learns from
+MOST_ROWS, MOST_CELLS = 60_000, 50_000_000  # drawn for a tree, times `Plan.draws` if oblique
 LEAST_EXPLAINED = 0.1  # forests that explain less of the smoothed labels count no less
 
 

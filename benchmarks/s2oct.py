@@ -217,6 +217,16 @@ def verdicts(records):
             f"logistic regression on {percent(np.mean(ours > other))}, equally so on "
             f"{percent(np.mean(ours == other))}."
         )
+        both = [record for record in some if record["both"]]
+        if both:
+            means = {
+                method: scores(both, method).mean(axis=0) for method in (OURS, ROUGH, LOGISTIC)
+            }
+            notes.append(
+                f"{where}, labels of both classes ({len(both)} instances), accuracy / MCC: "
+                + ", ".join(f"{name} {m[0]:.3f} / {m[1]:.3f}" for name, m in means.items())
+                + "."
+            )
     return notes
 
 

@@ -313,8 +313,9 @@ def measure(case, limit):
     Returns
     -------
     dict
-        "set", "kind", "seed", "rows", "columns", "depth", "limit", and "methods": name to
-        "unlabelled" and "all" (MEASURES on those rows), "seconds" and the method's facts.
+        "set", "kind", "seed", "rows", "columns", "depth", "limit", "both" (whether more than one
+        class is labelled), and "methods": name to "unlabelled" and "all" (MEASURES on those rows),
+        "seconds" and the method's facts.
     """
     methods = {}
     for name in OF_CLASSES if case.kind == CLASSES else METHODS:
@@ -328,5 +329,6 @@ def measure(case, limit):
         }
     return {
         "set": case.name, "kind": case.kind, "seed": case.seed, "rows": len(case.y),
-        "columns": case.X.shape[1], "depth": case.depth, "limit": limit, "methods": methods,
+        "columns": case.X.shape[1], "depth": case.depth, "limit": limit,
+        "both": len(np.unique(case.y[case.labelled])) > 1, "methods": methods,
     }  # fmt: skip

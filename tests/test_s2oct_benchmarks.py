@@ -49,7 +49,9 @@ def data_folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def record(name, *, kind=BIASED, seed=0, rows=100, accuracy=(0.5, 0.5), ours=None, labels=None):
+def record(
+    name, *, kind=BIASED, seed=0, rows=100, accuracy=(0.5, 0.5), ours=None, labels=None, both=True
+):
     """Return the record of an instance: accuracies of ours and the others, times of proofs."""
     methods = {}
     for method in METHODS:
@@ -61,7 +63,7 @@ def record(name, *, kind=BIASED, seed=0, rows=100, accuracy=(0.5, 0.5), ours=Non
             methods[method] |= {"proof": seconds, "status": "optimal"}
     return {
         "set": name, "kind": kind, "seed": seed, "rows": rows, "columns": 2, "depth": 2,
-        "limit": 120.0, "methods": methods, "settings": SETTINGS,
+        "limit": 120.0, "both": both, "methods": methods, "settings": SETTINGS,
     }  # fmt: skip
 
 
@@ -149,6 +151,7 @@ def test_every_method_answers_all_rows_and_knows_its_time(data_folder):
     case = instances.instance("iris", BIASED, 0)
     found = instances.measure(case, 10.0)
     assert list(found["methods"]) == list(METHODS)
+    assert found["both"] == (len(set(case.y[case.labelled])) == 2)
     assert (found["rows"], found["columns"], found["depth"]) == (149, 4, 2)
     ours = found["methods"][OURS]
     assert ours["status"] == "optimal"
@@ -258,12 +261,20 @@ def test_share_proven_grows_with_time():
 def test_verdict_counts_instances_ahead_of_logistic_regression():
     accuracies = [(0.8, 0.7), (0.7, 0.7), (0.6, 0.7), (0.9, 0.7)]
     records = [record(str(i), accuracy=pair, ours=1.0) for i, pair in enumerate(accuracies)]
-    assert s2oct.verdicts(records)[-1] == (
+    assert s2oct.verdicts(records)[-2] == (
         "Biased samples, all (4 instances): S²OCT proven optimal on 100 %, all constraints kept on "
         "100 %, the exact total on 100 %; more accurate than top-λ logistic regression on 50 %, "
         "equally so on 25 %."
     )
     assert LOGISTIC in METHODS
+
+
+def test_instances_with_labels_of_both_classes_have_means_of_their_own():
+    records = [record("a", accuracy=(0.8, 0.7)), record("b", accuracy=(0.2, 0.3), both=False)]
+    assert s2oct.verdicts(records)[-1] == (
+        "Biased samples, all (2 instances), labels of both classes (1 instances), accuracy / MCC: "
+        "S²OCT 0.800 / 0.800, S²OCT, heuristic 0.700 / 0.700, top-λ logistic 0.700 / 0.700."
+    )
 
 
 def test_quartiles_of_differences_are_of_all_and_of_proven_instances():

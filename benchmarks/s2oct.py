@@ -7,10 +7,10 @@ dropped, class A the label 1 if there is one, else the first, all others B. Tree
 depth: 2 below 1,000 rows, else 3. One thread.
 
 S²OCT (`SemiOptimalTreeClassifier` with `method="exact"`; also with the paper's units of the
-columns, `scaling="paper"`, and with `method="heuristic"`) knows the labels and how many unlabelled
-rows are A, λ. OCT-H (`OptimalTreeClassifier`, a minute at most) and
-CART (scikit-learn) know the labels. "Top-λ" methods call the λ unlabelled rows of the highest score
-A: logistic regression and extremely random trees on the labels (if these are of one class, rows
+columns, `scaling="paper"`, and with `method="heuristic"`, which stands in where no tree that keeps
+all constraints was found in the time) knows the labels and how many unlabelled rows are A, λ.
+OCT-H (`OptimalTreeClassifier`, a minute at most) and CART (scikit-learn) know the labels. "Top-λ"
+methods call the λ unlabelled rows of the highest score A: logistic regression and extremely random trees on the labels (if these are of one class, rows
 rank by their distance from the labelled ones). LapTAO knows all rows, and with "totals" how many
 are A, unless one class has no label.
 

@@ -161,6 +161,16 @@ def test_every_method_answers_all_rows_and_knows_its_time(data_folder):
     json.dumps(found)
 
 
+def test_the_heuristic_stands_in_where_no_tree_is_found_in_time():
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    X[1] = X[0]  # which no tree has right
+    case = instances.Instance("a", BIASED, 0, X, np.arange(40) % 2, np.arange(40) < 4)
+    found = instances.semi_optimal(case, 1e-3)
+    assert found.facts["status"] == "heuristic"
+    assert found.facts["exact"]
+    assert "proof" not in found.facts
+
+
 # ---- a long run ---------------------------------------------------------------------------------
 
 

@@ -8,11 +8,11 @@ depth: 2 below 1,000 rows, else 3. One thread.
 
 S²OCT (`SemiOptimalTreeClassifier` with `method="exact"`; also with the paper's units of the
 columns, `scaling="paper"`, and with `method="heuristic"`, which stands in where no tree that keeps
-all constraints was found in the time) knows the labels and how many unlabelled rows are A, λ.
-OCT-H (`OptimalTreeClassifier`, a minute at most) and CART (scikit-learn) know the labels. "Top-λ"
-methods call the λ unlabelled rows of the highest score A: logistic regression and extremely random trees on the labels (if these are of one class, rows
-rank by their distance from the labelled ones). LapTAO knows all rows, and with "totals" how many
-are A, unless one class has no label.
+all constraints was found in the time) knows the labels and how many unlabelled rows are A, λ. OCT-H
+(`OptimalTreeClassifier`, a minute at most) and CART (scikit-learn) know the labels. "Top-λ" methods
+call the λ unlabelled rows of the highest score A: logistic regression and extremely random trees on
+the labels (if these are of one class, rows rank by their distance from the labelled ones). LapTAO
+knows all rows, and with "totals" how many are A, unless one class has no label.
 
 Means over the instances: accuracy, Matthews' correlation, precision and recall of class A, on the
 unlabelled rows and, in brackets, on all rows. "Seconds" is the whole fit on this machine.

@@ -22,7 +22,6 @@ from silva.estimators.column_views import Units
 from silva.estimators.fidelity import Targets
 from silva.estimators.mixed_classifier import MixedClassifier
 from silva.estimators.trust import (
-    CLASSES,
     TRUSTS,
     Hidden,
     Smoothed,
@@ -30,6 +29,7 @@ from silva.estimators.trust import (
     average,
     hide_labels,
     label_folds,
+    moved_classes,
     score_classes,
     smooth,
 )
@@ -87,13 +87,13 @@ def test_smoothed_labels_match_a_dense_solve(trust):
 def test_the_average_weighs_trusts_by_likelihood_and_caution():
     W, known, teacher = small_problem()
     hidden = list(hide_labels(known, label_folds(known, 0), lambda _, rest: teacher))
-    found = average(W, known, teacher, hidden, TRUSTS, CLASSES, 1)
+    found = average(W, known, teacher, hidden, TRUSTS, 1)
     labels = np.concatenate([known.means[part.rows] for part in hidden])
     weight = np.concatenate([known.labelled[part.rows] for part in hidden])
     score = []
     for trust in TRUSTS:
         said = [smooth(W, part.rest, part.teacher, trust, 1)[part.rows] for part in hidden]
-        moved = CLASSES.moved(smooth(W, known, teacher, trust, 1), teacher, known.unlabelled)
+        moved = moved_classes(smooth(W, known, teacher, trust, 1), teacher, known.unlabelled)
         caution = 20 + 0.3 * weight.sum()
         score.append(score_classes(np.concatenate(said), labels, weight) - caution * moved)
     assert_allclose(found.share, np.exp(score) / np.exp(score).sum(), rtol=1e-6)
@@ -103,9 +103,9 @@ def test_the_average_weighs_trusts_by_likelihood_and_caution():
 
 def test_a_graph_that_only_makes_a_teacher_less_sure_has_moved_nothing():
     teacher = np.array([[0.9, 0.1], [0.2, 0.8]])
-    assert CLASSES.moved((teacher + 0.5) / 2, teacher, np.ones(2)) == 0
-    assert CLASSES.moved(teacher[:, ::-1], teacher, np.array([1.0, 3.0])) == 1
-    assert CLASSES.moved(teacher[[0, 0]], teacher, np.array([1.0, 3.0])) == 0.75
+    assert moved_classes((teacher + 0.5) / 2, teacher, np.ones(2)) == 0
+    assert moved_classes(teacher[:, ::-1], teacher, np.array([1.0, 3.0])) == 1
+    assert moved_classes(teacher[[0, 0]], teacher, np.array([1.0, 3.0])) == 0.75
 
 
 def test_the_only_label_of_a_class_is_not_hidden():
@@ -151,7 +151,7 @@ def _trusted(homophily):
     teacher += np.where(right[:, None], 0.2, 0.8) * np.eye(2)[1 - codes]
     rows = np.arange(60)
     halves = [Hidden(part, _without(known, part), teacher) for part in (rows[::2], rows[1::2])]
-    return average(W, known, teacher, halves, TRUSTS, CLASSES, 1)
+    return average(W, known, teacher, halves, TRUSTS, 1)
 
 
 def _without(known, rows):

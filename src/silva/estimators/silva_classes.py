@@ -13,7 +13,6 @@ from silva.estimators.silva_base import SilvaModel
 from silva.estimators.spreading import DistinctRows
 from silva.estimators.teachers import class_answers, in_words, teach_classes
 from silva.estimators.trust import (
-    CLASSES,
     Smoothed,
     average,
     best_temperature,
@@ -77,9 +76,8 @@ class SilvaClasses(SilvaModel):
             self.teacher_.forget_folds()
         self._tell("building the graph")
         return average(
-            self._graph(rows, seed), known, answers, hidden, self._trusts(), CLASSES,
-            self._n_threads,
-        )  # fmt: skip
+            self._graph(rows, seed), known, answers, hidden, self._trusts(), self._n_threads
+        )
 
     def _answers_of(self, teacher: Any, X: Matrix, evidence: Evidence) -> Array:
         """Return the teacher's answers, meeting the totals: the graph should carry on no bias."""

@@ -89,7 +89,7 @@ class Smoothed:
     share : array of shape (trusts,)
         What each counts.
     moved : float
-        How far Z is from the teacher at unlabelled rows, as `Judge.moved` measures it.
+        How far Z is from the teacher at unlabelled rows, as `moved_classes` measures it.
     hidden : list of Hidden
     found : array of shape (hidden rows of all folds, outputs)
         The same average for the labels that were hidden.
@@ -102,22 +102,6 @@ class Smoothed:
     moved: float
     hidden: list[Hidden]
     found: Array
-
-
-@dataclass(frozen=True)
-class Judge:
-    """What answers of a kind (classes, numbers) are worth.
-
-    Attributes
-    ----------
-    score : function (answers, labels, weight) -> float
-        Log-likelihood of hidden labels.
-    moved : function (answers, teacher's answers, weight) -> float
-        Distance of the two, 0 to 1.
-    """
-
-    score: Callable[[Array, Array, Array], float]
-    moved: Callable[[Array, Array, Array], float]
 
 
 def smooth(
@@ -155,7 +139,6 @@ def average(
     teacher: Array,
     hidden: list[Hidden],
     trusts: Sequence[Trust],
-    judge: Judge,
     n_threads: int,
 ) -> Smoothed:
     """Return the smoothed labels of all trusts, averaged by how well each finds hidden labels."""
@@ -168,15 +151,15 @@ def average(
         labels = np.concatenate([labels, evidence.means[part.rows]])
         weight = np.concatenate([weight, evidence.labelled[part.rows]])
     free = evidence.unlabelled
-    moved = np.array([judge.moved(each, answers[0], free) for each in answers])
+    moved = np.array([moved_classes(each, answers[0], free) for each in answers])
     score = -(CAUTION + CAUTION_PER_LABEL * weight.sum()) * moved
     if weight.size:
-        score = score + [judge.score(each, labels, weight) for each in found]
+        score = score + [score_classes(each, labels, weight) for each in found]
     share = np.exp(score - score.max())
     share /= share.sum()
     Z = np.tensordot(share, answers, 1)
     return Smoothed(
-        Z, W, trusts, share, judge.moved(Z, teacher, free), hidden, np.tensordot(share, found, 1)
+        Z, W, trusts, share, moved_classes(Z, teacher, free), hidden, np.tensordot(share, found, 1)
     )
 
 
@@ -283,6 +266,3 @@ def moved_classes(answers: Array, teacher: Array, weight: Array) -> float:
     if total == 0:
         return 0.0
     return float(weight @ (answers.argmax(axis=1) != teacher.argmax(axis=1)) / total)
-
-
-CLASSES = Judge(score_classes, moved_classes)

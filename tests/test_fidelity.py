@@ -57,6 +57,25 @@ def test_sparser_kinds_are_tried_unless_there_are_too_many_rows_to_compare_all(m
     assert prices() == {0.2}
 
 
+def test_evener_trees_share_a_weight_among_columns_that_are_alike():
+    rng = np.random.default_rng(0)
+    hidden = rng.normal(size=400)
+    X = hidden[:, None] + 0.3 * rng.normal(size=(400, 8))
+    targets = Targets(X, np.eye(2)[(hidden > 0).astype(int)], np.ones(400), cpu, 1)
+    usual, even = (
+        next(
+            kind for kind in SilvaTreeClassifier(max_depth=1)._kinds(targets) if words in kind.words
+        )
+        for words in ("oblique, depth 1", "oblique and even, depth 1")
+    )
+
+    def largest_share(kind):
+        size = np.abs(fit_tree(targets, kind, 0)[0].coefficients.toarray()[0])
+        return size.max() / size.sum()
+
+    assert largest_share(even) < largest_share(usual)
+
+
 def test_a_greedy_tree_is_the_one_of_sklearn():
     X, truth = load_iris(return_X_y=True)
     Z = np.eye(3)[truth]

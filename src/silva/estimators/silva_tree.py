@@ -19,6 +19,7 @@ from silva.laptao import Evidence
 from silva.tree import Array, Tree, node_totals
 
 GREEDY_LEAVES = (16, 32, 64, 128)
+EVENER = 3.0  # times the usual l2: weights shared by columns that are alike, as pixels are
 SPARSER = (3.0, 10.0, 30.0)  # times the usual price of coefficients
 AS_FAITHFUL = (
     0.005  # more rows of another class than the most faithful kind has, for a smaller tree
@@ -125,6 +126,8 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
             Kind(f"oblique, depth {levels}", "oblique", "constant", levels, alpha, l2=L2)
             for levels in ((depth, depth - 2) if depth > 3 else (depth,))
         ]
+        words = f"oblique and even, depth {depth}"
+        kinds.append(Kind(words, "oblique", "constant", depth, alpha, l2=EVENER * L2))
         if self.alpha == "auto" and rows_to_compare(targets) == n_rows:
             words = f"oblique and sparse, depth {depth}"
             kinds += [

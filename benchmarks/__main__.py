@@ -59,6 +59,13 @@ def main(arguments=None):
         "--rows", type=int, help="most training rows of a set (kernel_*, s2oct, embedding)"
     )
     parser.add_argument("--limit", type=float, help="most seconds of a fit (s2oct)")
+    parser.add_argument(
+        "--part",
+        type=part,
+        metavar="K/N",
+        help="measure every N-th instance from the K-th on; run the parts side by side, "
+        "then once more without this for the page of them all (s2oct)",
+    )
     options = parser.parse_args(arguments)
     if options.name is None:
         for name, text in TABLES.items():
@@ -67,9 +74,16 @@ def main(arguments=None):
     if options.data is not None:
         os.environ["SILVA_DATA"] = options.data
     sets = tuple(options.sets)
-    run_table(
-        options.name, Options(options.seeds, options.quick, sets, options.rows, options.limit)
-    )
+    chosen = (options.seeds, options.quick, sets, options.rows, options.limit, options.part)
+    run_table(options.name, Options(*chosen))
+
+
+def part(text):
+    """Read K/N."""
+    which, _, of = text.partition("/")
+    if not (which.isdigit() and of.isdigit() and 1 <= int(which) <= int(of)):
+        raise argparse.ArgumentTypeError(f"{text!r}: K/N is expected, K from 1 to N, as in 1/2")
+    return int(which), int(of)
 
 
 def run_table(name, options, results=report.RESULTS):

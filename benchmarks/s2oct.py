@@ -7,18 +7,23 @@ dropped, class A the label 1 if there is one, else the first, all others B. Tree
 depth: 2 below 1,000 rows, else 3. One thread.
 
 S²OCT (`SemiOptimalTreeClassifier` with `method="exact"`; also with the paper's units of the
-columns, `scaling="paper"`, and with `method="heuristic"`, which stands in where no tree that keeps
-all constraints was found in the time) knows the labels and how many unlabelled rows are A, λ. OCT-H
-(`OptimalTreeClassifier`, a minute at most) and CART (scikit-learn) know the labels. "Top-λ" methods
-call the λ unlabelled rows of the highest score A: logistic regression and extremely random trees on
-the labels (if these are of one class, rows rank by their distance from the labelled ones). LapTAO
-knows all rows, and with "totals" how many are A, unless one class has no label.
+columns, `scaling="paper"`, a minute at most; and with `method="heuristic"`, which stands in where
+no tree that keeps all constraints was found in the time) knows the labels and how many unlabelled
+rows are A, λ. OCT-H (`OptimalTreeClassifier`, a minute at most) and CART (scikit-learn) know the
+labels. "Top-λ" methods call the λ unlabelled rows of the highest score A: logistic regression and
+extremely random trees on the labels (if these are of one class, rows rank by their distance from
+the labelled ones). LapTAO knows all rows, and with "totals" how many are A, unless one class has no
+label.
+
+Small sets come first, all samples of them. "All" sizes are of the samples that have every set.
 
 Means over the instances: accuracy, Matthews' correlation, precision and recall of class A, on the
 unlabelled rows and, in brackets, on all rows. "Seconds" is the whole fit on this machine.
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -41,6 +46,7 @@ from benchmarks.s2oct_instances import (
     TABLE_1,
     instance,
     measure,
+    rows_and_classes,
 )
 from benchmarks.table import Table, progress
 
@@ -52,11 +58,6 @@ MOMENTS = (5, 10, 30, 60, 120, 300, 600)
 PAPER_PROVEN = {PAPER_UNITS: "58 % in 7200 s", LABELS_ONLY: "86 % in 7200 s"}
 QUARTILES = ("least", "25 %", "median", "75 %", "largest")
 LOG = "s2oct.jsonl"
-SIZES = {
-    f"N < {SMALL_ROWS}": lambda record: record["rows"] < SMALL_ROWS,
-    f"N ≥ {SMALL_ROWS}": lambda record: record["rows"] >= SMALL_ROWS,
-    "all": lambda record: True,
-}
 
 
 def run(options):
@@ -64,11 +65,14 @@ def run(options):
     seeds = range(options.seeds or (1 if options.quick else 5))
     names = (*(QUICK_SETS if options.quick else TABLE_1), *options.sets)
     own = QUICK_SETS[:1] if options.quick else OWN_CLASSES
+    large = {name for name in names if not options.quick and is_large(name, options.rows)}
     plan = [
         (name, kind, seed)
+        for of_size in (False, True)
         for seed in seeds
         for kind, those in ((BIASED, names), (CLASSES, own), (SIMPLE, names))
         for name in those
+        if (name in large) == of_size
     ]
     settings = {"limit": options.limit or (QUICK_LIMIT if options.quick else None)}
     settings["most_rows"] = options.rows
@@ -76,7 +80,7 @@ def run(options):
     if options.rows is not None:
         notes.append(f"Rows of a set: at most {options.rows}, drawn once.")
     log = None if options.quick else RESULTS / LOG
-    records = measured(plan, settings, log, notes)
+    records = measured(plan, settings, log, notes, options.part)
     two = [record for record in records if record["kind"] != CLASSES]
     if not two:
         return Table([], notes)
@@ -90,20 +94,28 @@ def run(options):
 
 def limits(limit):
     """Say how long a fit may take."""
-    if limit is not None:
-        return f"Most seconds of a fit: {limit:g}."
-    return f"Most seconds of a fit: {SMALL_LIMIT:g} below {SMALL_ROWS} rows, else {LIMIT:g}."
+    small, large = (min(own, limit or own) for own in (SMALL_LIMIT, LIMIT))
+    return f"Most seconds of a fit: {small:g} below {SMALL_ROWS} rows, else {large:g}."
+
+
+def is_large(name, most_rows):
+    """Whether a set that is there has SMALL_ROWS or more."""
+    try:
+        return len(rows_and_classes(name, most_rows)[1]) >= SMALL_ROWS
+    except Unavailable:
+        return False
 
 
 # ---- measuring ----------------------------------------------------------------------------------
 
 
-def measured(plan, settings, log, notes):
+def measured(plan, settings, log, notes, part=None):
     """Return the records of the instances; those that the log has are not measured again.
 
     A run may be interrupted at any time and goes on when it is started again: each record becomes
     a line of the log. After Ctrl-C, or the end of `timeout`, the page is about the instances so
-    far. An instance that fails is a note, and is tried again by the next run.
+    far. An instance that fails is a note, and is tried again by the next run. With a part (k, n)
+    only every n-th instance from the k-th on is measured.
     """
     done = {key(record): record for record in read_log(log) if record["settings"] == settings}
     known = [case for case in plan if case in done]
@@ -111,7 +123,8 @@ def measured(plan, settings, log, notes):
         progress(f"{len(known)} of {len(plan)} instances are in {log}; delete it to measure anew")
     missing = set()
     with remembered_interrupts() as wishes:
-        for name, kind, seed in plan:
+        which, of = part or (1, 1)
+        for name, kind, seed in plan[which - 1 :: of]:
             if (name, kind, seed) in done or name in missing:
                 continue
             try:
@@ -142,7 +155,7 @@ def measure_one(name, kind, seed, settings):
     case = instance(name, kind, seed, settings["most_rows"])
     own = SMALL_LIMIT if len(case.y) < SMALL_ROWS else LIMIT
     with threadpool_limits(1):
-        record = measure(case, settings["limit"] or own)
+        record = measure(case, min(own, settings["limit"] or own))
     ours = record["methods"][OURS]
     progress(
         f"{name}, {kind}, sample {seed}, {len(case.y)} rows: {ours['status']} after "
@@ -167,10 +180,21 @@ def percent(share):
 def groups(records):
     """Yield the kind of sample, the name of a size and the records, as far as there are any."""
     for kind in (BIASED, SIMPLE):
-        for size, belongs in SIZES.items():
-            some = [record for record in records if record["kind"] == kind and belongs(record)]
+        of_kind = [record for record in records if record["kind"] == kind]
+        sizes = {
+            f"N < {SMALL_ROWS}": [each for each in of_kind if each["rows"] < SMALL_ROWS],
+            f"N ≥ {SMALL_ROWS}": [each for each in of_kind if each["rows"] >= SMALL_ROWS],
+            "all": whole_samples(of_kind),
+        }
+        for size, some in sizes.items():
             if some:
                 yield kind, size, some
+
+
+def whole_samples(records):
+    """Return the records of the samples that have most sets."""
+    sets = Counter(record["seed"] for record in records)
+    return [record for record in records if sets[record["seed"]] == max(sets.values())]
 
 
 def scores(records, method, rows="unlabelled"):

@@ -21,7 +21,8 @@ class Options:
     quick : a small version, to see that it runs
     sets : further data sets
     rows : most training rows, None for the table's own number (kernel_trees, kernel_ablation)
-    limit : most seconds of a fit, None for the table's own number (s2oct)
+    limit : most seconds of a fit where that is less than the table's own number (s2oct)
+    part : (k, n) to measure every n-th instance from the k-th on, None for all (s2oct)
     """
 
     seeds: int | None = None
@@ -29,6 +30,7 @@ class Options:
     sets: tuple[str, ...] = ()
     rows: int | None = None
     limit: float | None = None
+    part: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -224,6 +224,25 @@ def test_a_search_that_survived_an_interrupt_is_not_recorded(which, tmp_path, mo
     assert signal.getsignal(which) is before
 
 
+def test_parts_share_the_work_and_a_last_run_has_it_all(tmp_path, monkeypatch):
+    log = tmp_path / "log.jsonl"
+    asked = recording(monkeypatch, {})
+    assert len(s2oct.measured(PLAN, SETTINGS, log, [], part=(1, 2))) == 2
+    assert asked == ["a", "c"]
+    s2oct.measured(PLAN, SETTINGS, log, [], part=(2, 2))
+    assert asked == ["a", "c", "b"]
+    found = s2oct.measured(PLAN, SETTINGS, log, [])
+    assert [each["set"] for each in found] == ["a", "b", "c"]
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "1/"])
+def test_a_part_that_is_none_is_refused(text, capsys):
+    with pytest.raises(SystemExit):
+        command.main(["s2oct", "--part", text])
+    assert "K/N is expected" in capsys.readouterr().err
+
+
 def test_other_settings_are_measured_anew(tmp_path, monkeypatch):
     log = tmp_path / "log.jsonl"
     s2oct.append(log, record("a"))
@@ -263,6 +282,17 @@ def test_means_are_over_the_sets_of_a_size():
     assert means == {
         "N < 1000": "0.600 (0.600)", "N ≥ 1000": "0.900 (0.900)", "all": "0.750 (0.750)",
     }  # fmt: skip
+
+
+def test_all_sizes_are_of_the_samples_that_have_every_set():
+    records = [record("a", seed=0), record("b", seed=0, rows=2000), record("a", seed=1)]
+    found = {size: len(some) for _, size, some in s2oct.groups(records)}
+    assert found == {"N < 1000": 2, "N ≥ 1000": 1, "all": 2}
+
+
+def test_the_time_asked_for_counts_where_it_is_less_than_the_own():
+    assert s2oct.limits(300.0) == "Most seconds of a fit: 120 below 1000 rows, else 300."
+    assert s2oct.limits(None) == "Most seconds of a fit: 120 below 1000 rows, else 600."
 
 
 def test_share_proven_grows_with_time():

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from totals_problems import calls, noisy_opinion, posed, sampled
 
 from silva import p2_check
-from silva.hyperplanes import TotalsProblem, counts, diameter, paper_box, score
+from silva.hyperplanes import TotalsProblem, counts, score
 from silva.mip_solvers import Effort, highs
 from silva.oct_models import s2oct_tight
 from silva.totals_cuts import choose_cuts, cuts_along
@@ -17,42 +18,7 @@ from silva.totals_heuristic import alternate, alternations, cleared, emptied, wi
 from silva.totals_planes import Clearings, Space
 from silva.totals_search import search
 from silva.totals_solve import solve
-from silva.totals_starts import Opinion, fill_totals, guiding_tree
-
-
-def posed(X, y, labelled, depth=2):
-    """Return the problem in the units of the program, and the classes to be found."""
-    half = np.ptp(X, axis=0) / 2
-    Z = (X - X.min(axis=0) - half) * (100 / half)
-    totals = np.bincount(y[~labelled], minlength=y.max() + 1)
-    box = paper_box(*Z.shape, diameter(Z))
-    problem = TotalsProblem(Z[labelled], y[labelled], Z[~labelled], totals, depth, box)
-    return problem, y[~labelled]
-
-
-def sampled(load, n_classes=2, share=0.1, seed=0):
-    """Return a problem whose labels are mostly of the first class."""
-    X, y = load(return_X_y=True)
-    y = np.minimum(y, n_classes - 1)
-    rng = np.random.default_rng(seed)
-    chance = np.where(y == 0, 0.6, 0.4)
-    labelled = np.zeros(len(y), bool)
-    labelled[rng.choice(len(y), round(share * len(y)), False, chance / chance.sum())] = True
-    labelled[[int((y == label).argmax()) for label in range(n_classes)]] = True
-    return posed(X, y, labelled)
-
-
-def noisy_opinion(problem, y, seed=0):
-    """Return an opinion that is mostly right."""
-    rng = np.random.default_rng(seed)
-    scores = np.eye(problem.n_classes)[y] + rng.normal(scale=0.4, size=(len(y), problem.n_classes))
-    return Opinion.of(scores, problem.totals)
-
-
-def calls(most):
-    """Return a function that wants to stop after so many calls."""
-    counter = itertools.count()
-    return lambda: next(counter) >= most
+from silva.totals_starts import fill_totals, guiding_tree
 
 
 @pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer])

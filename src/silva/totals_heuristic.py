@@ -16,7 +16,7 @@ import numpy as np
 from silva.hyperplanes import Hyperplanes, Score, TotalsProblem, path_sides, score
 from silva.oct_models import alternating
 from silva.totals_cuts import choose_cuts, cuts_along
-from silva.totals_planes import REACH, Space, fitted_plane, widest_plane
+from silva.totals_planes import CLEAR, Space, fitted_plane, widest_plane
 from silva.totals_starts import Opinion, guiding_tree
 from silva.tree import Array
 
@@ -90,43 +90,51 @@ def emptied(
 
 
 def cleared(problem: TotalsProblem, tree: Hyperplanes) -> Hyperplanes | None:
-    """Return a tree that answers as the given one, with every slab empty.
+    """Return a tree that answers as the given one, with every slab empty, or None.
 
-    A plane and the sides of its rows being given, a linear program widens the gap between them; it
-    is wide enough, or there is no such tree with these sides: None. Labelled rows with a wrong
-    answer do not count.
+    A plane and the sides of its rows being given, a linear program widens the gap between them.
+    Rows that do not pass the node may be on either side; the program has them where they are, and
+    if that fails it is asked without them. Labelled rows with a wrong answer do not count.
     """
+    space, all_sides = Space.of(problem.unlabelled, problem.box), path_sides(tree.depth)
     leaf = tree.leaves(tree.margins(problem.labelled))
     fits = tree.leaf_class[leaf] == problem.classes
-    space = Space.of(problem.unlabelled, problem.box)
-    sides, beyond = path_sides(tree.depth)[leaf], tree.margins(problem.unlabelled) > 0
+    known, U = all_sides[leaf] * fits[:, None], problem.unlabelled
+    unknown = all_sides[tree.leaves(tree.margins(U))]
     weights, thresholds = tree.weights.copy(), tree.thresholds.copy()
     for b in range(len(thresholds)):
-        passes = fits & (sides[:, b] != 0)
-        X, side = problem.labelled[passes], sides[passes, b].astype(float)
-        right = np.concatenate([beyond[:, b], side > 0])
+        passing, own = known[:, b] != 0, unknown[:, b] != 0
+        X, side = problem.labelled[passing], known[passing, b].astype(float)
+        right = np.concatenate([unknown[own, b], known[passing, b]]) > 0
         if right.all() or not right.any():
-            weights[b], thresholds[b] = 0.0, -1.0 if right.all() else 1.0
+            weights[b], thresholds[b] = 0.0, -1.0 if right.all() and len(right) else 1.0
             continue
-        place = _widest_gap(problem, weights[b], X, side, beyond[:, b])
+        place = _widest_gap(U, unknown[:, b], weights[b], X, side)
+        for rows in (U, U[own]):
+            if place is not None:
+                break
+            w = widest_plane(space, tree.weights[b], tree.thresholds[b], X, side, rows)
+            if w is not None:
+                weights[b], place = w, _widest_gap(U, unknown[:, b], w, X, side)
         if place is None:
-            w = widest_plane(space, weights[b], thresholds[b], X, side, problem.unlabelled)
-            place = None if w is None else _widest_gap(problem, w, X, side, beyond[:, b])
-            if w is None or place is None:
-                return None
-            weights[b] = w
+            return None
         thresholds[b] = place
     return Hyperplanes(weights, thresholds, tree.leaf_class)
 
 
-def _widest_gap(
-    problem: TotalsProblem, w: Array, X: Array, side: Array, beyond: Array
-) -> float | None:
-    """Return the threshold in the middle of a gap between two sides, if it is wide enough."""
-    value, known = problem.unlabelled @ w, X @ w
-    low = max(value[~beyond].max(initial=-np.inf), known[side < 0].max(initial=-np.inf))
-    high = min(value[beyond].min(initial=np.inf), known[side > 0].min(initial=np.inf))
-    return 0.5 * (low + high) if high - low >= 2.0 * REACH else None
+def _widest_gap(U: Array, sides: Array, w: Array, X: Array, known: Array) -> float | None:
+    """Return the middle of the widest gap between two sides, if it is wide enough.
+
+    Unlabelled rows have a side or, where it does not matter, none (0); labelled ones have one.
+    """
+    value, own = U @ w, X @ w
+    low = max(value[sides < 0].max(initial=-np.inf), own[known < 0].max(initial=-np.inf))
+    high = min(value[sides > 0].min(initial=np.inf), own[known > 0].min(initial=np.inf))
+    if high - low < 2.0 * CLEAR:
+        return None
+    edges = np.sort(np.concatenate([[low, high], value[(value > low) & (value < high)]]))
+    k = int(np.diff(edges).argmax())
+    return 0.5 * (edges[k] + edges[k + 1]) if edges[k + 1] - edges[k] >= 2.0 * CLEAR else None
 
 
 def _rank(found: Exact) -> tuple[float, float]:
@@ -188,7 +196,7 @@ def _on_lattice(problem: TotalsProblem, weights: Array) -> Array:
     steps = np.array([
         np.diff(np.unique(column)).min(initial=np.inf) for column in problem.unlabelled.T
     ])  # fmt: skip
-    unit = 2.0 * REACH / steps * (1.0 + 1e-9)
+    unit = 2.0 * CLEAR / steps * (1.0 + 1e-9)
     coarse = _boxed(problem, np.where(unit <= problem.box, weights, 0.0))
     most = np.floor(problem.box / unit)
     times = np.clip(np.round(coarse / np.where(unit > 0, unit, 1.0)), -most, most)
@@ -217,9 +225,9 @@ def clear_thresholds(problem: TotalsProblem, w: Array) -> Array:
     The middle of each gap that is wide enough, and one on either side of all rows.
     """
     value = np.sort(problem.unlabelled @ w)
-    wide = np.flatnonzero(np.diff(value) >= 2.0 * REACH)
+    wide = np.flatnonzero(np.diff(value) >= 2.0 * CLEAR)
     middle = 0.5 * (value[wide] + value[wide + 1])
-    return np.concatenate([[value[0] - REACH], middle, [value[-1] + REACH]])
+    return np.concatenate([[value[0] - CLEAR], middle, [value[-1] + CLEAR]])
 
 
 @dataclass(frozen=True, eq=False)

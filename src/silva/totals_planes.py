@@ -23,7 +23,8 @@ from silva.milp import Builder, Terms
 from silva.mip_solvers import Effort, highs
 from silva.tree import Array
 
-REACH = 1.0 + 1e-5  # margin asked for; solvers answer within a tolerance
+REACH = 1.0 + 1e-5  # margin asked of linear programs, which answer within a tolerance
+CLEAR = 1.0 + 1e-6  # margin that a plane must have
 SLACK_PRICE = 1e3  # of a labelled row on the wrong side, in units of moving a plane by one
 PROGRAM_SECONDS = 5.0
 SCAN_ENTRIES = 200_000  # projections sorted at a time
@@ -235,29 +236,31 @@ class Clearings:
         rows = self.U if self.side is not None else np.concatenate([self.U, self.X])
         if len(rows) < 2:
             return
-        projected = rows @ W.T
-        order = np.argsort(projected, axis=0, kind="stable")
-        value = np.take_along_axis(projected, order, axis=0)
-        low, high = value[:-1] + REACH, value[1:] - REACH
+        least, most = np.full(len(W), -np.inf), np.full(len(W), np.inf)  # where labels allow it
         if self.side is not None and len(self.X):
             known = self.X @ W.T
-            low = np.maximum(low, (known[self.side < 0] + REACH).max(axis=0, initial=-np.inf))
-            high = np.minimum(high, (known[self.side > 0] - REACH).min(axis=0, initial=np.inf))
-        gap, direction = np.nonzero(high >= low)
+            least = (known[self.side < 0] + CLEAR).max(axis=0, initial=-np.inf)
+            most = (known[self.side > 0] - CLEAR).min(axis=0, initial=np.inf)
+            fits = least <= most
+            W, least, most = W[fits], least[fits], most[fits]
+        projected = W @ rows.T
+        order = np.argsort(projected, axis=1)
+        value = np.take_along_axis(projected, order, axis=1)
+        low = np.maximum(value[:, :-1] + CLEAR, least[:, None])
+        high = np.minimum(value[:, 1:] - CLEAR, most[:, None])
+        direction, gap = np.nonzero(high >= low)
         if not len(gap):
             return
-        extra = len(rows) - len(self.U)
-        counted, left_cost, right_cost = (
-            np.concatenate([part, np.zeros(extra)])[order]
-            for part in (self.counted.astype(float), self.left_cost, self.right_cost)
+        extra = np.zeros(len(rows) - len(self.U))
+        left, cost = (
+            np.cumsum(np.concatenate([part, extra])[order], axis=1)[direction, gap]
+            for part in (self.counted.astype(float), self.left_cost - self.right_cost)
         )
-        left = np.cumsum(counted, axis=0)[gap, direction].astype(int)
-        cost = (np.cumsum(left_cost, axis=0) - np.cumsum(right_cost, axis=0))[gap, direction]
-        cost = cost + self.right_cost.sum()
+        left, cost = left.astype(int), cost + self.right_cost.sum()
         best = np.lexsort((cost, left))
         for i in best[np.append(True, np.diff(left[best]) > 0)]:
-            k, d = gap[i], direction[i]
-            middle = 0.5 * (low[k, d] + high[k, d])
+            d, k = direction[i], gap[i]
+            middle = 0.5 * (low[d, k] + high[d, k])
             self._keep(int(left[i]), Option(float(cost[i]), W[d], float(middle)))
 
     def _keep(self, left: int, option: Option) -> None:
@@ -311,8 +314,8 @@ class Clearings:
         middle = 0.5 * (below + above)
         if self.side is not None:
             known = self.X @ w
-            low = (known[self.side < 0] + REACH).max(initial=-np.inf)
-            high = (known[self.side > 0] - REACH).min(initial=np.inf)
+            low = (known[self.side < 0] + CLEAR).max(initial=-np.inf)
+            high = (known[self.side > 0] - CLEAR).min(initial=np.inf)
             if low <= high:
                 middle = np.clip(middle, low, high)
         possible = (middle > below) & (middle < above)
@@ -323,6 +326,6 @@ class Clearings:
         else:
             away = np.abs(np.cumsum(self.counted[order])[:-1] - target)
             possible &= away < min(abs(left - target) for left in self.options)
-        width = np.minimum(above - below, 2 * REACH)
-        wide_already = width >= 2 * REACH
+        width = np.minimum(above - below, 2 * CLEAR)
+        wide_already = width >= 2 * CLEAR
         return middle, np.where(possible, width - away - wide_already, -np.inf)

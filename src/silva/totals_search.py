@@ -23,6 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from silva.hyperplanes import Hyperplanes, Score, TotalsProblem, alternating_leaves, score
+from silva.totals_descent import descents
+from silva.totals_heuristic import cleared, with_totals
 from silva.totals_planes import (
     Clearings,
     Option,
@@ -37,6 +39,7 @@ from silva.totals_starts import (
     Opinion,
     alternated,
     guiding_tree,
+    hardened,
     proposed_direction,
     separated,
 )
@@ -46,6 +49,9 @@ DIRECTIONS = 64  # random ones at a time
 GUIDED = 10  # attempts with the same TAO tree
 ROUNDS = 8  # of asking for the numbers that are missing
 KEPT = 600  # partial choices of planes
+WHOLE = 0.75  # of the attempts are with whole trees
+WHOLE_SOURCES = ("heuristic", "alternation", "fewest errors")
+TRUST = (1.0, 10.0, 100.0)  # of the heuristic in labels, against the opinion
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,11 +123,12 @@ def search(
     while not stop():
         if attempt % GUIDED == 0:
             guide = guiding_tree(problem, opinion, rng, disturbed=attempt > 0)
-        whole = problem.fixed_leaves and attempt >= 3 and rng.random() < 0.5
+        whole = strict and problem.fixed_leaves and attempt >= 3 and rng.random() < WHOLE
         attempt += 1
         if whole:
-            branches = _fitted_branches(setting, guide, stop)
-        elif best is not None and rng.random() < 0.5:
+            yield from _moved_to_totals(setting, guide, stop)
+            continue
+        if best is not None and rng.random() < 0.5:
             branches = _proposed_branches(setting, best, follow=True)
         else:
             branches = _proposed_branches(setting, guide)
@@ -133,6 +140,33 @@ def search(
             best = Hyperplanes(branches.weights, branches.thresholds, alternating_leaves(1))
         if found is not None:
             yield found
+
+
+# ---- whole trees, for two classes ---------------------------------------------------------------
+
+
+def _moved_to_totals(
+    setting: Setting, guide: Hyperplanes, stop: Callable[[], bool]
+) -> Iterator[Found]:
+    """Move the planes of a tree with all labels right to the totals, then empty its slabs."""
+    problem, opinion, rng = setting.problem, setting.opinion, setting.rng
+    source = rng.choice(WHOLE_SOURCES)
+    if source == "heuristic":
+        rough = with_totals(problem, opinion, guide, rng, float(rng.choice(TRUST)))
+        start = hardened(problem, setting.space, rough.tree)
+    elif source == "alternation":
+        start = alternated(problem, opinion, setting.space, guide, rng)
+    else:
+        start = separated(problem, opinion, setting.space, rng, stop)
+    if start is None:
+        return
+    least = np.inf
+    for exact in descents(problem, opinion, setting.space, start, rng, stop):
+        cost = opinion.contradiction(exact.predict(problem.unlabelled))
+        tree = cleared(problem, exact) if cost < least else None
+        if tree is not None and (worth := score(problem, tree)).solved:
+            least = cost
+            yield Found(tree, worth, cost, str(source))
 
 
 # ---- branches -----------------------------------------------------------------------------------
@@ -250,39 +284,6 @@ def _labelled_plane(setting: Setting, rows: Array) -> Plane | None:
         scale = 0.9 * space.box / np.abs(w).max()
         w, threshold = scale * w, scale * threshold
     return nearest_plane(space, w, threshold, problem.labelled[rows], np.where(right, 1.0, -1.0))
-
-
-def _fitted_branches(
-    setting: Setting, guide: Hyperplanes, stop: Callable[[], bool]
-) -> Branches | None:
-    """Take the branches of a whole tree that was fitted to labels, totals and opinion."""
-    problem, rng, space = setting.problem, setting.rng, setting.space
-    if rng.random() < 0.5:
-        source, start = "alternation", alternated(problem, setting.opinion, space, guide, rng)
-    else:
-        source, start = "fewest errors", separated(problem, setting.opinion, space, rng, stop)
-    if start is None:
-        return None
-    tree, wanted = start
-    growing, weight = _Growing(problem), setting.opinion.confidence
-    for b in range(len(growing.thresholds)):
-        rows, mask = growing.labelled[b], growing.counted[b]
-        plane, threshold = tree.weights[b], float(tree.thresholds[b])
-        if tree.used[b]:
-            now = problem.unlabelled @ plane > threshold
-            clear = Clearings(
-                space, problem.labelled[rows], wanted[rows, b].astype(float), problem.unlabelled,
-                mask, weight * now, weight * ~now, rng,
-            )  # fmt: skip
-            clear.add_around(space.filled(plane), 4 * DIRECTIONS)
-            if not clear.options:
-                clear.widen(space.filled(plane), 8)
-            if not clear.options:
-                return None
-            best = min(clear.options.values(), key=lambda option: option.cost)
-            plane, threshold = best.weights, best.threshold
-        growing.set_plane(b, plane, threshold)
-    return growing.branches(source)
 
 
 # ---- the last level -----------------------------------------------------------------------------

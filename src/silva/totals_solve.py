@@ -161,9 +161,8 @@ class _Choice:
         return self.cost <= ENOUGH * self.possible or (self.now.closed and np.isinf(self.cost))
 
     def contradiction(self, tree: Hyperplanes) -> float:
-        """Return the confidence of the rows for which the opinion wants another class."""
-        other = tree.predict(self.rows) != self.opinion.wanted
-        return float(self.opinion.confidence[other].sum())
+        """Return how much the answers of a tree contradict the opinion."""
+        return self.opinion.contradiction(tree.predict(self.rows))
 
     def offer(self, tree: Hyperplanes, name: str) -> None:
         """Take an optimal tree if it is the first or the best."""

@@ -77,6 +77,10 @@ class Opinion:
         """Return how much rows like one class better than another, as ranks from 0 to 1."""
         return np.asarray(rankdata(self.scores[rows, left] - self.scores[rows, right]) / len(rows))
 
+    def contradiction(self, answers: Array) -> float:
+        """Return the confidence of the rows for which it wants another class."""
+        return float(self.confidence[answers != self.wanted].sum())
+
     def disturbed(self, totals: Array, noise: float, rng: np.random.Generator) -> Array:
         """Return the classes wanted after some noise, the totals still exact."""
         ranks = np.column_stack([rankdata(column) / len(column) for column in self.scores.T])
@@ -201,11 +205,11 @@ def separated(
     space: Space,
     rng: np.random.Generator,
     stop: Callable[[], bool],
-) -> tuple[Hyperplanes, Array] | None:
+) -> Hyperplanes | None:
     """Search for the tree of fewest errors on the labelled rows and a few rows of the opinion.
 
     The search of OCT-H is strong where labels are hard to separate; the rows of the opinion, each
-    of little weight, pull the tree towards the totals. Returns as `alternated` does.
+    of little weight, pull the tree towards the totals. None if some label stays wrong.
     """
     some = rng.choice(len(opinion.wanted), min(len(opinion.wanted), _sample(problem, rng)), False)
     X = np.concatenate(
@@ -225,7 +229,7 @@ def separated(
             weights[b], thresholds[b] = _sized(space, weights[b], thresholds[b])
         else:
             thresholds[b] = 1.0 if thresholds[b] >= 0 else -1.0
-    return _hardened(problem, space, Hyperplanes(weights, thresholds, tree.leaf_class))
+    return hardened(problem, space, Hyperplanes(weights, thresholds, tree.leaf_class))
 
 
 def _sample(problem: TotalsProblem, rng: np.random.Generator) -> int:
@@ -239,13 +243,12 @@ def alternated(
     space: Space,
     guide: Hyperplanes,
     rng: np.random.Generator,
-) -> tuple[Hyperplanes, Array] | None:
+) -> Hyperplanes | None:
     """Alternate between the leaves of all rows and the planes of all nodes.
 
     The unlabelled rows take the classes that the tree gives them, corrected so that the totals are
     exact and mixed with the opinion; each row, the leaf of its class where it errs least; each
-    plane, the fit to the sides that follow, moved until the labelled rows are right. Returns the
-    tree and the sides of the labelled rows at each node (0 where they do not pass), or None if some
+    plane, the fit to the sides that follow, moved until the labelled rows are right. None if some
     label stays wrong.
     """
     U, n, m = problem.unlabelled, len(problem.labelled), len(problem.unlabelled)
@@ -269,7 +272,7 @@ def alternated(
         weight = rng.exponential(size=n + m)
         weight[:n] *= 1.0 + 0.3 * m / n
         tree = _refitted(space, X, n, tree, sides[leaf], weight, factor)
-    return _hardened(problem, space, tree)
+    return hardened(problem, space, tree)
 
 
 def _first_tree(
@@ -330,9 +333,7 @@ def _refitted(
     return Hyperplanes(weights, thresholds, tree.leaf_class)
 
 
-def _hardened(
-    problem: TotalsProblem, space: Space, tree: Hyperplanes
-) -> tuple[Hyperplanes, Array] | None:
+def hardened(problem: TotalsProblem, space: Space, tree: Hyperplanes) -> Hyperplanes | None:
     """Move the planes until every labelled row is right, each in the leaf where it errs least."""
     sides = path_sides(problem.depth)
     for _ in range(HARDENING):
@@ -356,7 +357,7 @@ def _hardened(
                 weights[b], thresholds[b] = 0.0, -1.0 if side.sum() > 0 else 1.0
         tree = Hyperplanes(weights, thresholds, tree.leaf_class)
         if score(problem, tree).labelled_error <= 1e-6:
-            return tree, wanted
+            return tree
     return None
 
 

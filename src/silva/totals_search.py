@@ -1,12 +1,14 @@
 """Trees that S²OCT proves optimal by their objective: labels fitted, totals met, every slab empty.
 
 The objective of a `TotalsProblem` is never negative, so a tree with objective 0 is optimal; on real
-data such trees abound, and finding one is the whole task. An attempt goes from the root down:
+data such trees abound, and finding one is the whole task. With two classes most attempts are with
+*whole trees*: one that has all labels right, be it from the heuristic, an alternation of planes and
+leaves or OCT-H's search (`totals_starts`), is moved to the totals (`totals_descent`), then linear
+programs empty its slabs. All other attempts go from the root down:
 
 1. *Branches*: planes above the last level, clear of all rows, drawn around those of a TAO
-   tree fitted to an opinion about the unlabelled rows, between pairs of rows, along columns, or
-   from an alternation of planes and leaves (`totals_starts`). They are kept if the labelled rows
-   of each node below can be separated.
+   tree fitted to an opinion about the unlabelled rows, between pairs of rows, or along columns.
+   They are kept if the labelled rows of each node below can be separated.
 2. *Clearings*: for each node of the last level, clear planes for many numbers of rows on the left.
 3. *Totals*: one plane for each of these nodes, such that the class counts are exact and the opinion
    agrees most. If no choice fits, the nodes are asked for the numbers that are missing.

@@ -17,6 +17,8 @@ import numpy as np
 from silva.tree import Array
 
 ROWS, CELLS = 20_000, 4_000_000  # most rows, and rows x columns, that a search looks at
+FOLDS = 5  # that rows are dealt to; not all are used
+FINALISTS = 4  # candidates that are tried on further folds, if the search was on a part of them
 
 
 @dataclass(frozen=True)
@@ -83,16 +85,41 @@ def search(
                     trials.append(Trial(candidate, evaluate(candidate)))
             best = min(trials, key=lambda trial: trial.loss)
     except KeyboardInterrupt:
-        warnings.warn(
-            f"the search for settings was interrupted after {len(trials)} candidates: "
-            "the best so far is taken",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        _warn(len(trials))
     return sorted(trials, key=lambda trial: trial.loss) or [best]
 
 
-def folds(groups: Array, n_columns: int, strata: Array) -> list[tuple[Array, Array]]:
+def finals(
+    trials: Sequence[Trial], evaluate: Callable[[Settings], tuple[float, ...]]
+) -> list[Trial]:
+    """Return the trials, the best ones first, in the order of their means over further folds, too.
+
+    A search over one fold of noisy targets chooses what fits that fold; the few that did best there
+    are told apart by rows they were not chosen on. After Ctrl-C the order is as it was.
+    """
+    try:
+        best = [
+            Trial(trial.settings, trial.losses + evaluate(trial.settings))
+            for trial in trials[:FINALISTS]
+        ]
+    except KeyboardInterrupt:
+        _warn(len(trials))
+        return list(trials)
+    return [*sorted(best, key=lambda trial: trial.loss), *trials[FINALISTS:]]
+
+
+def _warn(n_candidates: int) -> None:
+    warnings.warn(
+        f"the search for settings was interrupted after {n_candidates} candidates: "
+        "the best so far is taken",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+def folds(
+    groups: Array, n_columns: int, strata: Array, *, further: bool = False
+) -> list[tuple[Array, Array]]:
     """Return (training, held-out) row numbers: more folds where there are fewer rows.
 
     Parameters
@@ -101,15 +128,18 @@ def folds(groups: Array, n_columns: int, strata: Array) -> list[tuple[Array, Arr
         Rows with the same number stay together; small numbers are taken first.
     strata : int array
         Classes to spread evenly over the folds.
+    further : bool
+        Return the folds for `finals` instead: there are some if a search has but one.
     """
     number, first, member = np.unique(groups, return_index=True, return_inverse=True)
     taken = min(len(number), max(min(ROWS, CELLS // max(n_columns, 1)), 500))
-    used = (5 if taken < 2000 else 3 if taken < 10_000 else 1, 5)
+    searched, used = (5, 5) if taken < 2000 else (3, 3) if taken < 10_000 else (1, 3)
     fold = np.full(len(number), -1)
     order = np.argsort(strata[first[:taken]], kind="stable")  # within a class by number: random
-    fold[order] = np.arange(taken) % used[1]
+    fold[order] = np.arange(taken) % FOLDS
     row_fold = fold[member]
-    return [
+    parts = [
         (np.flatnonzero((row_fold >= 0) & (row_fold != k)), np.flatnonzero(row_fold == k))
-        for k in range(used[0])
+        for k in range(used)
     ]
+    return parts[searched:] if further else parts[:searched]

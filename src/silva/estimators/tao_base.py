@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +19,7 @@ from silva.copies import row_groups
 from silva.estimators.columns import Columns, encode, fit_columns
 from silva.estimators.parameters import check_choice, check_flag, check_integer, check_number
 from silva.estimators.problem import Problem, check_weights, importances, leaf_numbers
-from silva.estimators.selection import Settings, Trial, folds, search
+from silva.estimators.selection import Settings, Trial, finals, folds, search
 from silva.grow import from_sklearn, greedy_start, random_start, with_unit_features
 from silva.kernels import Matrix, select
 from silva.leaves import ClassShares, Leaves, Linear, take_rows
@@ -244,15 +245,19 @@ class TAOTree(BaseEstimator):
         strata = np.zeros(len(weight), int)
         if isinstance(leaves, ClassShares):
             strata = leaves.codes[:, 0]
-        parts = [
-            (problem.on(train), groups[train], held_out)
-            for train, held_out in folds(groups, X.shape[1], strata)
-        ]
+        first, further = (
+            [
+                (problem.on(train), groups[train], held_out)
+                for train, held_out in folds(groups, X.shape[1], strata, further=later)
+            ]
+            for later in (False, True)
+        )
         fitted: dict[tuple[Settings, int], Tree] = {}
 
-        def evaluate(settings: Settings) -> tuple[float, ...]:
+        def evaluate(parts: Any, settings: Settings) -> tuple[float, ...]:
             losses = []
-            for fold, (part, part_groups, held_out) in enumerate(parts):
+            for part, part_groups, held_out in parts:
+                fold = int(held_out[0])
                 fit = settings
                 if open_depth:
                     fit = replace(settings, depth=_depth(part_groups, settings.depth, leaves))
@@ -272,7 +277,8 @@ class TAOTree(BaseEstimator):
                 )
             return tuple(losses)
 
-        return search(start, grid, evaluate)
+        trials = search(start, grid, partial(evaluate, first))
+        return finals(trials, partial(evaluate, further)) if further else trials
 
     def _fit_one(
         self,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from totals_problems import calls, noisy_opinion, sampled
 
 from silva.hyperplanes import Hyperplanes, TotalsProblem, alternating_leaves, counts, score
@@ -13,9 +13,9 @@ from silva.totals_planes import REACH, Clearings, Space
 from silva.totals_starts import guiding_tree, hardened, separated
 
 
-def posed_with_start(depth, seed=0):
+def posed_with_start(depth, seed=0, load=load_breast_cancer, n_classes=2):
     """Return a problem, an opinion of it, its space, and a tree with all labels right."""
-    problem, y = sampled(load_breast_cancer, seed=seed, depth=depth)
+    problem, y = sampled(load, n_classes, seed=seed, depth=depth)
     opinion = noisy_opinion(problem, y, seed)
     space, rng = Space.of(problem.unlabelled, problem.box), np.random.default_rng(seed)
     for _ in range(20):
@@ -43,6 +43,16 @@ def test_all_totals_are_exact_and_all_labels_right(depth):
         assert_array_equal(counts(problem, tree, tree.margins(problem.unlabelled)), problem.totals)
         assert_array_equal(tree.predict(problem.labelled), problem.classes)
         assert np.abs(tree.weights).max() <= problem.box * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("load", [load_iris, load_wine])
+def test_the_totals_of_three_classes_are_exact_too(load):
+    problem, opinion, space, start, rng = posed_with_start(2, load=load, n_classes=3)
+    found = list(descents(problem, opinion, space, start, rng, calls(1000)))
+    assert found
+    for tree in found:
+        assert_array_equal(counts(problem, tree, tree.margins(problem.unlabelled)), problem.totals)
+        assert_array_equal(tree.predict(problem.labelled), problem.classes)
 
 
 def test_rounds_towards_the_opinion_leave_less_to_contradict():

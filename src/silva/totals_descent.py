@@ -1,10 +1,10 @@
 """Trees with all labels right, moved plane by plane until the class counts are the totals.
 
 A tree that fits biased labels gives far too many rows to the class that most labels have. Here is
-how it is talked out of that, for two classes. At one node, the others being fixed, a row whose
-answer is the same on both sides does not matter; all others have a side that is right (labelled) or
-the side of the class that lacks rows (unlabelled). A linear program finds the plane that errs least
-on some of the latter, the former all being right:
+how it is talked out of that. At one node, the others being fixed, a row whose answer is the same on
+both sides does not matter; all others have a side that is right (labelled) or the side of the class
+that lacks more rows (unlabelled). A linear program finds the plane that errs least on some of the
+latter, the former all being right:
 
     minimise  sum_u weight_u hinge_u    with    side_i (w·x_i - g) >= 1   for labelled rows i.
 
@@ -47,7 +47,6 @@ def descents(
     Parameters
     ----------
     problem : TotalsProblem
-        Of two classes.
     opinion : Opinion
         Rows that it wants elsewhere are moved first.
     space : Space
@@ -73,7 +72,7 @@ def descents(
 
 
 class _Moving:
-    """A tree whose planes move, the sides of all rows, and the excess of rows of class 0."""
+    """A tree whose planes move, the sides of all rows, and the excess of rows of each class."""
 
     def __init__(
         self,
@@ -99,31 +98,39 @@ class _Moving:
         """The classes of the unlabelled rows."""
         return self._answers(self.unknown, 0)
 
+    @property
+    def missed(self) -> int:
+        """The paper's xi."""
+        return int(_missed(self.excess))
+
     def reaches_totals(self, stop: Callable[[], bool]) -> bool:
         """Move all planes, in rounds, until the totals are exact; say whether they are."""
         idle = 0
-        while self.excess:
+        while self.missed:
             if idle == IDLE or stop():
                 return False
-            before = abs(self.excess)
+            before = self.missed
             for b in self.rng.permutation(len(self.thresholds)):
                 self.to_totals(int(b))
-            idle = idle + 1 if abs(self.excess) > PROGRESS * before else 0
+            idle = idle + 1 if self.missed > PROGRESS * before else 0
         return True
 
     def to_totals(self, b: int) -> None:
         """Move the plane of node b, unless the counts would be farther from the totals."""
         rows, left, right = self._matter(self.unknown, b)
-        if not self.excess or len(rows) < 2:
+        to_right = self.excess[right] < self.excess[left]
+        pulled = to_right | (self.excess[right] > self.excess[left])
+        if not self.missed or pulled.sum() < 2:
             return
-        lacking = int(self.excess > 0)
+        lacking = np.where(to_right, right, left)
         doubt = self.rng.choice(DOUBTED)
         weight = np.where(self.opinion.wanted[rows] == lacking, 1.0, doubt)
-        plane = self._pulled(b, rows, right == lacking, weight)
+        plane = self._pulled(b, rows[pulled], to_right[pulled], weight[pulled])
 
         def missed(answers: Array) -> Array:
-            first = (answers == 0).sum(axis=0)
-            return np.asarray(np.abs(self.excess + first - first[0]))
+            kinds = np.arange(len(self.excess))[:, None, None]
+            counts = (answers == kinds).sum(axis=1)
+            return np.asarray(_missed(self.excess[:, None] + counts - counts[:, :1]))
 
         self._go(b, plane, rows, left, right, missed)
 
@@ -178,8 +185,9 @@ class _Moving:
         self.unknown[:, b] = problem.unlabelled @ self.weights[b] - self.thresholds[b]
         self.excess = self._excess()
 
-    def _excess(self) -> int:
-        return int((self.answers == 0).sum()) - int(self.problem.totals[0])
+    def _excess(self) -> Array:
+        totals = self.problem.totals
+        return np.asarray(np.bincount(self.answers, minlength=len(totals)) - totals)
 
     def _matter(self, margins: Array, b: int) -> tuple[Array, Array, Array]:
         """Return the rows whose answer depends on the side at node b, and their two answers."""
@@ -200,3 +208,8 @@ class _Moving:
         while len(node) and node[0] < nodes:
             node = 2 * node + 1 + (margins[rows, node] > 0)
         return np.asarray(self.leaf_class[node - nodes])
+
+
+def _missed(excess: Array) -> Array:
+    """Return how many rows are too many in some class, for vectors or columns of an excess."""
+    return np.asarray(np.maximum(excess, 0).sum(axis=0))

@@ -1,10 +1,10 @@
 """Trees that S²OCT proves optimal by their objective: labels fitted, totals met, every slab empty.
 
 The objective of a `TotalsProblem` is never negative, so a tree with objective 0 is optimal; on real
-data such trees abound, and finding one is the whole task. With two classes most attempts are with
-*whole trees*: one that has all labels right, be it from the heuristic, an alternation of planes and
-leaves or OCT-H's search (`totals_starts`), is moved to the totals (`totals_descent`), then linear
-programs empty its slabs. All other attempts go from the root down:
+data such trees abound, and finding one is the whole task. Most attempts are with *whole trees*: one
+that has all labels right, be it from the heuristic, an alternation of planes and leaves or OCT-H's
+search (`totals_starts`), is moved to the totals (`totals_descent`), then linear programs empty its
+slabs. All other attempts go from the root down:
 
 1. *Branches*: planes above the last level, clear of all rows, drawn around those of a TAO
    tree fitted to an opinion about the unlabelled rows, between pairs of rows, or along columns.
@@ -52,7 +52,7 @@ GUIDED = 10  # attempts with the same TAO tree
 ROUNDS = 8  # of asking for the numbers that are missing
 KEPT = 600  # partial choices of planes
 WHOLE = 0.75  # of the attempts are with whole trees
-WHOLE_SOURCES = ("heuristic", "alternation", "fewest errors")
+WHOLE_SOURCES = ("heuristic", "alternation", "fewest errors")  # alternation for two classes only
 TRUST = (1.0, 10.0, 100.0)  # of the heuristic in labels, against the opinion
 
 
@@ -125,7 +125,7 @@ def search(
     while not stop():
         if attempt % GUIDED == 0:
             guide = guiding_tree(problem, opinion, rng, disturbed=attempt > 0)
-        whole = strict and problem.fixed_leaves and attempt >= 3 and rng.random() < WHOLE
+        whole = strict and attempt >= 3 and rng.random() < WHOLE
         attempt += 1
         if whole:
             yield from _moved_to_totals(setting, guide, stop)
@@ -144,7 +144,7 @@ def search(
             yield found
 
 
-# ---- whole trees, for two classes ---------------------------------------------------------------
+# ---- whole trees --------------------------------------------------------------------------------
 
 
 def _moved_to_totals(
@@ -152,7 +152,7 @@ def _moved_to_totals(
 ) -> Iterator[Found]:
     """Move the planes of a tree with all labels right to the totals, then empty its slabs."""
     problem, opinion, rng = setting.problem, setting.opinion, setting.rng
-    source = rng.choice(WHOLE_SOURCES)
+    source = rng.choice(WHOLE_SOURCES if problem.fixed_leaves else WHOLE_SOURCES[::2])
     if source == "heuristic":
         rough = with_totals(problem, opinion, guide, rng, float(rng.choice(TRUST)))
         start = hardened(problem, setting.space, rough.tree)

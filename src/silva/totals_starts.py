@@ -196,7 +196,7 @@ def proposed_direction(
     return w, share
 
 
-# ---- whole trees, for two classes ---------------------------------------------------------------
+# ---- whole trees --------------------------------------------------------------------------------
 
 
 def separated(
@@ -218,11 +218,13 @@ def separated(
     label = np.concatenate([np.repeat(problem.classes, LABEL_COPIES), opinion.wanted[some]])
     low, high = X.min(axis=0), X.max(axis=0)
     factor = np.divide(1.0, high - low, out=np.zeros(len(low)), where=high > low)
-    unit = ErrorProblem.pose((X - low) * factor, label, 2, problem.depth, 0.0, 1)
+    unit = ErrorProblem.pose((X - low) * factor, label, problem.n_classes, problem.depth, 0.0, 1)
     starts, seed = int(rng.integers(1, 4)), int(rng.integers(2**31))
     *_, best = search(unit, seed, starts, 0.0, stop)
     weights = best.weights * factor
-    tree = alternating(Hyperplanes(weights, best.thresholds + weights @ low, best.leaf_class))
+    tree = Hyperplanes(weights, best.thresholds + weights @ low, best.leaf_class)
+    if problem.fixed_leaves:
+        tree = alternating(tree)
     weights, thresholds = tree.weights.copy(), tree.thresholds.copy()
     for b in range(len(thresholds)):
         if tree.used[b]:
@@ -244,7 +246,7 @@ def alternated(
     guide: Hyperplanes,
     rng: np.random.Generator,
 ) -> Hyperplanes | None:
-    """Alternate between the leaves of all rows and the planes of all nodes.
+    """Alternate between the leaves of all rows and the planes of all nodes, for two classes.
 
     The unlabelled rows take the classes that the tree gives them, corrected so that the totals are
     exact and mixed with the opinion; each row, the leaf of its class where it errs least; each

@@ -178,23 +178,22 @@ def percent(share):
 
 
 def groups(records):
-    """Yield the kind of sample, the name of a size and the records, as far as there are any."""
+    """Yield the kind of sample, the name of a size and the records, as far as there are any.
+
+    "All" sizes are of the samples that have every set that any sample has: others were interrupted.
+    """
+    sets = Counter((record["kind"], record["seed"]) for record in records)
+    most = max(sets.values(), default=0)
     for kind in (BIASED, SIMPLE):
         of_kind = [record for record in records if record["kind"] == kind]
         sizes = {
             f"N < {SMALL_ROWS}": [each for each in of_kind if each["rows"] < SMALL_ROWS],
             f"N ≥ {SMALL_ROWS}": [each for each in of_kind if each["rows"] >= SMALL_ROWS],
-            "all": whole_samples(of_kind),
+            "all": [each for each in of_kind if sets[kind, each["seed"]] == most],
         }
         for size, some in sizes.items():
             if some:
                 yield kind, size, some
-
-
-def whole_samples(records):
-    """Return the records of the samples that have most sets."""
-    sets = Counter(record["seed"] for record in records)
-    return [record for record in records if sets[record["seed"]] == max(sets.values())]
 
 
 def scores(records, method, rows="unlabelled"):

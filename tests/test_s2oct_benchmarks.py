@@ -288,6 +288,8 @@ def test_all_sizes_are_of_the_samples_that_have_every_set():
     records = [record("a", seed=0), record("b", seed=0, rows=2000), record("a", seed=1)]
     found = {size: len(some) for _, size, some in s2oct.groups(records)}
     assert found == {"N < 1000": 2, "N ≥ 1000": 1, "all": 2}
+    records.append(record("a", kind=SIMPLE, seed=0))
+    assert [(kind, size) for kind, size, _ in s2oct.groups(records)][3:] == [(SIMPLE, "N < 1000")]
 
 
 def test_the_time_asked_for_counts_where_it_is_less_than_the_own():

@@ -44,7 +44,7 @@ CASES = (
     Case("letter", 11, 20),
     Case("mnist", 8, 20),
     Case("digits", 6, 20),
-    Case("generated", 6, 3),
+    Case("generated", 6, 20),
 )
 QUICK_CASES = (Case("digits", 4, 2),)
 

@@ -55,8 +55,8 @@ class DenseBlock {
   void add_scaled(std::size_t a, double z, float* y, std::size_t begin, std::size_t end) const {
     loops().add_scaled(static_cast<float>(z * unit(a)), column(a) + begin, y + begin, end - begin);
   }
-  void add_weighted(std::size_t a, double z, const float* h, float* y) const {
-    loops().add_weighted(static_cast<float>(z * unit(a)), h, column(a), y, stride_);
+  void descend(const ColumnDescent& model) const {
+    loops().descend(values_.data(), unit_.data(), stride_, model);
   }
   void moments(std::size_t a, const float* h, double* first, double* second) const {
     loops().moments(column(a), h, stride_, first, second);
@@ -138,9 +138,17 @@ class SparseBlock {
     for (std::size_t e = begin_[a]; e < begin_[a + 1]; ++e)
       y[point_[e]] += static_cast<float>(z) * value_[e];
   }
-  void add_weighted(std::size_t a, double z, const float* h, float* y) const {
-    for (std::size_t e = begin_[a]; e < begin_[a + 1]; ++e)
-      y[point_[e]] += static_cast<float>(z) * h[point_[e]] * value_[e];
+  void descend(const ColumnDescent& model) const {
+    std::fill(model.q, model.q + stride(), 0.0f);
+    descend_columns(*this, model);
+  }
+  void add(double z, std::size_t b, const float* h, float* q) const {
+    for (std::size_t e = begin_[b]; e < begin_[b + 1]; ++e)
+      q[point_[e]] += static_cast<float>(z) * h[point_[e]] * value_[e];
+  }
+  double add_then_dot(double z, std::size_t b, std::size_t a, const float* h, float* q) const {
+    add(z, b, h, q);
+    return dot(a, q);
   }
   void moments(std::size_t a, const float* h, double* first, double* second) const {
     double one = 0, two = 0;

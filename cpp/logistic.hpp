@@ -52,7 +52,9 @@ class LogisticSolver {
       violation = std::max(violation, gradient(options, team));
       if (violation <= (to_the_end ? options.tolerance * total_weight_ : kClose * options.l1))
         break;
+      const double before = objective(options);
       if (!newton_step(options, team)) break;
+      if (!to_the_end && before - objective(options) < kWorthwhile * before) break;
     }
     return plane();
   }
@@ -62,6 +64,9 @@ class LogisticSolver {
   static constexpr std::size_t kAllColumns = 24;
   static constexpr std::size_t kGramColumns = 24;
   static constexpr double kClose = 0.01;  // a violation of this share of l1 is not worth a step
+  // A step that lowers the objective by less than this share is the last one: the tree around the
+  // node moves more by the next visit.
+  static constexpr double kWorthwhile = 0.05;
   static constexpr std::size_t kBlockLimit = std::size_t{1} << 26;  // entries of the block
 
   // The plane we are given, unless the best constant is better: pseudolabels may have turned over.
@@ -82,7 +87,7 @@ class LogisticSolver {
       std::fill(f_.begin(), f_.end(), start.bias);
       apply(w_, f_.data(), team);
       simd().logistic(f_.data(), c_.data(), t_.data(), f_.size(), r_.data(), h_.data(), &sums_);
-      if (sums_.loss + penalty(w_, options) < constant_loss) return;
+      if (objective(options) < constant_loss) return;
       block_.reset(points_);
       w_.clear();
     }
@@ -91,6 +96,9 @@ class LogisticSolver {
     simd().logistic(f_.data(), c_.data(), t_.data(), f_.size(), r_.data(), h_.data(), &sums_);
   }
 
+  double objective(const LogisticOptions& options) const {
+    return sums_.loss + penalty(w_, options);
+  }
   static double penalty(const std::vector<double>& w, const LogisticOptions& options) {
     double one = 0, two = 0;
     for (double v : w) {
@@ -171,12 +179,9 @@ class LogisticSolver {
     return violation;
   }
 
-  static double shrink(double v, double by) { return v > by ? v - by : v < -by ? v + by : 0.0; }
-
   bool newton_step(const LogisticOptions& options, Team& team) {
     const std::size_t size = w_.size();
     first_.resize(size);
-    second_.resize(size);
     mean_.resize(size);
     d_.assign(size, 0.0);
     const double curvature = std::max(sums_.curvature, 1e-12);
@@ -189,12 +194,6 @@ class LogisticSolver {
     double bias_move = -sums_.gradient / curvature;
     for (std::size_t a = 0; a < size; ++a) bias_move -= mean_[a] * d_[a];
     return line_search(options, bias_move, team);
-  }
-
-  // The quadratic model of coordinate a: slope `g`, curvature `h`; returns the best move.
-  double coordinate_move(std::size_t a, double g, double h, double l1) const {
-    const double at = w_[a] + d_[a];
-    return shrink(at - g / h, l1 / h) - at;
   }
 
   void descend_gram(const LogisticOptions& options, double curvature, int sweeps) {
@@ -222,40 +221,25 @@ class LogisticSolver {
     }
   }
 
-  // q_i + kappa h_i = h_i (centred row i . d): the bias never enters, sparse columns stay sparse.
   void descend_residuals(const LogisticOptions& options, double curvature, int sweeps, Team& team) {
     const std::size_t size = w_.size();
+    const double ridge = options.l2 + 1e-9 * total_weight_;
+    slope_.resize(size);
+    diagonal_.resize(size);
+    live_.resize(size);
     for_pieces(team, size, 8, [&](std::size_t begin, std::size_t end, int) {
       for (std::size_t a = begin; a < end; ++a) {
-        block_.moments(a, h_.data(), &first_[a], &second_[a]);
+        double second;
+        block_.moments(a, h_.data(), &first_[a], &second);
         mean_[a] = first_[a] / curvature;
+        diagonal_[a] = std::max(second - first_[a] * mean_[a], 0.0) + ridge;
+        slope_[a] = g_[a] - mean_[a] * sums_.gradient;
       }
     });
-    std::fill(q_.begin(), q_.end(), 0.0f);
-    double kappa = 0, first = 0;
-    live_.assign(size, 1);
-    for (int sweep = 0; sweep < sweeps; ++sweep) {
-      double largest = 0;
-      for (std::size_t a = 0; a < size; ++a) {
-        if (!live_[a]) continue;
-        const double h =
-            std::max(second_[a] - first_[a] * mean_[a], 0.0) + options.l2 + 1e-9 * total_weight_;
-        const double slope = g_[a] - mean_[a] * sums_.gradient + options.l2 * d_[a] +
-                             block_.dot(a, q_.data()) + kappa * first_[a];
-        if (w_[a] + d_[a] == 0 && std::fabs(slope) < 0.9 * options.l1 && options.tolerance == 0) {
-          live_[a] = 0;  // far from entering: out for the rest of this Newton step
-          continue;
-        }
-        const double z = coordinate_move(a, slope, h, options.l1);
-        if (z == 0) continue;
-        largest = std::max(largest, z * z * h);
-        d_[a] += z;
-        block_.add_weighted(a, z, h_.data(), q_.data());
-        kappa -= z * mean_[a];
-      }
-      if (sweep == 0) first = largest;
-      if (largest <= (options.tolerance > 0 ? 1e-12 : 1e-3) * first) break;
-    }
+    const bool to_the_end = options.tolerance > 0;
+    block_.descend({h_.data(), size, w_.data(), slope_.data(), first_.data(), mean_.data(),
+                    diagonal_.data(), options.l1, options.l2, sweeps, to_the_end ? 1e-12 : 1e-3,
+                    !to_the_end, q_.data(), d_.data(), live_.data()});
   }
 
   bool line_search(const LogisticOptions& options, double bias_move, Team& team) {
@@ -308,7 +292,7 @@ class LogisticSolver {
 
   std::size_t points_ = 0;
   Block block_;
-  std::vector<double> w_, g_, d_, first_, second_, mean_, hessian_, slope_, goal_, gradient_;
+  std::vector<double> w_, g_, d_, first_, mean_, diagonal_, hessian_, slope_, goal_, gradient_;
   std::vector<std::int32_t> touched_;
   std::vector<char> inside_, live_;
   Aligned<float> c_, t_, f_, r_, h_, trial_, trial_r_, trial_h_, q_, move_, scratch_;

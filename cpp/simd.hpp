@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "column_descent.hpp"
+
 namespace silva {
 
 // A tree with dense hyperplanes as the routing loops read it. A row goes to child[2 * node + 1]
@@ -56,8 +58,8 @@ struct ColumnLoops {
                std::size_t columns, T* out, std::size_t out_stride);
   double (*dot)(const T* x, const float* v, std::size_t n);
   void (*add_scaled)(float a, const T* x, float* y, std::size_t n);  // y += a x
-  void (*add_weighted)(float a, const float* h, const T* x, float* y,
-                       std::size_t n);  // y += a h x
+  // Coordinate descent over columns with n points each, `unit` to a step of T.
+  void (*descend)(const T* columns, const float* unit, std::size_t n, const ColumnDescent& model);
   void (*moments)(const T* x, const float* h, std::size_t n, double* first,
                   double* second);  // sums of h x and h x^2
   // Gram matrix sum_i h[i] x_a[i] x_b[i] of `count` columns, lower triangle, row-major, leading

@@ -445,12 +445,6 @@ void add_scaled(float a, const T* x, float* y, std::size_t n) {
     store(y + i, load<F16>(y + i) + s * row_lanes<F16>(x + i));
 }
 template <class T>
-void add_weighted(float a, const float* h, const T* x, float* y, std::size_t n) {
-  const F16 s = splat(a);
-  for (std::size_t i = 0; i < n; i += 16)
-    store(y + i, load<F16>(y + i) + s * (load<F16>(h + i) * row_lanes<F16>(x + i)));
-}
-template <class T>
 void moments(const T* x, const float* h, std::size_t n, double* first, double* second) {
   double total1 = 0, total2 = 0;
   for (std::size_t s = 0; s < n; s += kBlock) {
@@ -466,6 +460,53 @@ void moments(const T* x, const float* h, std::size_t n, double* first, double* s
   }
   *first = total1;
   *second = total2;
+}
+
+// The columns of a block as coordinate descent sees them.
+template <class T>
+struct BlockColumns {
+  const T* values;
+  const float* unit;
+  std::size_t n;
+
+  const T* column(std::size_t a) const { return values + a * n; }
+  double scaled(std::size_t a, double total) const { return static_cast<double>(unit[a]) * total; }
+
+  double dot(std::size_t a, const float* q) const {
+    return scaled(a, silva::dot<T>(column(a), q, n));
+  }
+  void add(double z, std::size_t b, const float* h, float* q) const {
+    const F16 s = splat(static_cast<float>(scaled(b, z)));
+    for (std::size_t i = 0; i < n; i += 16)
+      store(q + i, load<F16>(q + i) + s * (load<F16>(h + i) * row_lanes<F16>(column(b) + i)));
+  }
+  double add_then_dot(double z, std::size_t b, std::size_t a, const float* h, float* q) const {
+    const F16 s = splat(static_cast<float>(scaled(b, z)));
+    const T *moved = column(b), *x = column(a);
+    double total = 0;
+    for (std::size_t begin = 0; begin < n; begin += kBlock) {
+      const std::size_t end = begin + kBlock < n ? begin + kBlock : n;
+      const auto step = [&](std::size_t i) {
+        const F16 v = load<F16>(q + i) + s * (load<F16>(h + i) * row_lanes<F16>(moved + i));
+        store(q + i, v);
+        return v * row_lanes<F16>(x + i);
+      };
+      F16 even = {}, odd = {};
+      std::size_t i = begin;
+      for (; i + 32 <= end; i += 32) {
+        even += step(i);
+        odd += step(i + 16);
+      }
+      if (i < end) even += step(i);
+      total += static_cast<double>(sum(even + odd));
+    }
+    return scaled(a, total);
+  }
+};
+template <class T>
+void descend_block(const T* columns, const float* unit, std::size_t n, const ColumnDescent& model) {
+  for (std::size_t i = 0; i < n; i += 16) store(model.q + i, F16{});
+  descend_columns(BlockColumns<T>{columns, unit, n}, model);
 }
 
 inline F16 choose(I16 mask, F16 yes, F16 no) { return mask ? yes : no; }
@@ -613,8 +654,8 @@ const Simd SILVA_JOIN(simd_, SILVA_ISA) = {
     {whole_row_dot<double, double>, route<double, double>, sides<double, double>},
     combine_f32,
     combine_u8,
-    {pick<float>, dot<float>, add_scaled<float>, add_weighted<float>, moments<float>, gram<float>},
-    {pick<std::uint8_t>, dot<std::uint8_t>, add_scaled<std::uint8_t>, add_weighted<std::uint8_t>,
+    {pick<float>, dot<float>, add_scaled<float>, descend_block<float>, moments<float>, gram<float>},
+    {pick<std::uint8_t>, dot<std::uint8_t>, add_scaled<std::uint8_t>, descend_block<std::uint8_t>,
      moments<std::uint8_t>, gram<std::uint8_t>},
     logistic,
     descend,

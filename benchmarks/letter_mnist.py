@@ -2,10 +2,10 @@
 
 `TAOTreeClassifier` of depth 11 (Letter, rows 1 to 16000 for training, 4000 for testing) and 8
 (MNIST, official split), 20 iterations, mean ± standard deviation over the seeds. The penalties
-alpha and l2 are chosen once for each set, with seed 0 and the class means as start, on a fifth of
-the training rows: the lowest validation error among the trees that keep to the allowed number of
-parameters (10000 and 30000). CART has its depth chosen on the same rows. The published rows are
-from "Improved Multiclass AdaBoost Using Sparse Oblique Decision Trees".
+alpha and l2 are chosen once for each set, from the class means, on a fifth of the training rows:
+the lowest validation error, mean over three other seeds, among the trees that keep to the allowed
+number of parameters (10000 and 30000). CART has its depth chosen on the same rows. The published
+rows are from "Improved Multiclass AdaBoost Using Sparse Oblique Decision Trees".
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ PENALTIES = tuple(
     (alpha, l2) for alpha in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0) for l2 in (0.1, 1.0, 4.0)
 )
 INITS = ("class_means", "random")
+TRIAL_SEEDS = (100, 101, 102)  # one tree tells good penalties from lucky ones too rarely
 CART_DEPTHS = (5, 8, 10, 12, 15, 20, 25, None)
 
 
@@ -108,11 +109,18 @@ def choose_penalty(data, case, split, max_iter, penalties):
     fit_rows, validation_rows = split
     tried = []
     for penalty in penalties:
-        model = tao_tree(case, INITS[0], penalty, max_iter, seed=0)
-        model.fit(data.X[fit_rows], data.y[fit_rows])
-        error = 1 - model.score(data.X[validation_rows], data.y[validation_rows])
-        tried.append((model.n_parameters_ > case.max_parameters, error, penalty))
-        progress(f"  alpha, l2 {penalty}: error {error:.4f}, {model.n_parameters_} parameters")
+        models = [
+            tao_tree(case, INITS[0], penalty, max_iter, seed).fit(
+                data.X[fit_rows], data.y[fit_rows]
+            )
+            for seed in TRIAL_SEEDS
+        ]
+        accuracy = [
+            model.score(data.X[validation_rows], data.y[validation_rows]) for model in models
+        ]
+        error, size = 1 - np.mean(accuracy), np.mean([model.n_parameters_ for model in models])
+        tried.append((size > case.max_parameters, error, penalty))
+        progress(f"  alpha, l2 {penalty}: error {error:.4f}, {size:.0f} parameters")
     return min(tried)[-1]
 
 

@@ -401,9 +401,11 @@ def test_frames_with_categories_and_gaps_work():
     truth = (kind == "red").astype(int)
     frame = pd.DataFrame({"kind": kind, "size": np.where(rng.random(200) < 0.1, np.nan, size)})
     y = np.where(np.arange(200) < 20, truth, -1)
-    model = LapTAOClassifier(estimator=small_tree(), missing="fill", random_state=0).fit(frame, y)
+    model = LapTAOClassifier(estimator=small_tree(), random_state=0).fit(frame, y)
     assert model.score(frame, truth) > 0.95
     assert "kind=red" in model.columns_.names
+    with pytest.raises(ValueError, match="column 'size' of X is missing"):
+        model.set_params(missing="error").fit(frame, y)
 
 
 def test_a_fitted_model_survives_pickling(iris):
@@ -487,7 +489,7 @@ def test_numbers_that_are_not_finite_are_refused(iris, value):
     X = X.copy()
     X[3, 1] = value
     with pytest.raises(ValueError, match="X"):
-        LapTAOClassifier().fit(X, y)
+        LapTAOClassifier(missing="error").fit(X, y)
 
 
 @pytest.mark.parametrize(

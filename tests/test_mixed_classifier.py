@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
-from silva.estimators import mixed_classifier
+from silva.estimators import mixed_classifier, stacking
 from silva.estimators.column_views import Units
 from silva.estimators.mixed_classifier import EXPECTED, MixedClassifier
 from silva.estimators.stacking import PRIOR, best_shares, folds
@@ -167,3 +168,15 @@ def test_bagged_trees_are_left_out_where_labels_times_columns_are_many(iris, mon
 def test_same_answers_for_any_number_of_threads(iris, fitted):
     other = MixedClassifier(n_trees=10, n_jobs=2).fit(iris[0][:60], iris[1][:60])
     assert np.array_equal(other.predict_proba(iris[0]), fitted.predict_proba(iris[0]))
+
+
+def test_blocks_of_rows_are_answered_as_all_at_once_by_any_number_of_threads(
+    iris, fitted, monkeypatch
+):
+    whole = fitted.predict_proba(iris[0])
+    monkeypatch.setattr(stacking, "BLOCK", 4 * 32)  # 32 rows of four columns
+    for n_jobs in (None, 2):
+        threaded = clone(fitted)
+        threaded.__dict__ |= fitted.__dict__ | {"n_jobs": n_jobs}
+        assert_allclose(threaded.predict_proba(iris[0]), whole, rtol=1e-12)
+    assert fitted.predict_proba(iris[0][:0]).shape == (0, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from silva.estimators.scaling import CLIP
 from silva.kernels import Matrix
 from silva.tree import Array
 
+VIEWS = ("raw", "standard", "wide", "ranks")
 QUANTILES = 1000
 WIDE = 5.0  # deviations at which values are clipped for linear leaves; planes can use far ones
 
@@ -41,8 +43,8 @@ class Units:
         place = np.linspace(0, n_rows - 1, min(n_rows, QUANTILES)).round().astype(int)
         return cls(mean, _deviation(square, mean), np.sort(X, axis=0)[place])
 
-    def views(self, X: Matrix) -> dict[str, Matrix]:
-        """Return the rows as they are, standardised and clipped, and by rank.
+    def views(self, X: Matrix, names: Collection[str] = VIEWS) -> dict[str, Matrix]:
+        """Return the rows as they are, standardised and clipped, and by rank, as far as named.
 
         Sparse ones are neither centred nor clipped nor ranked.
         """
@@ -50,13 +52,15 @@ class Units:
             X = sparse.csr_matrix(X)
             standard = sparse.csr_matrix(X @ sparse.diags_array(1 / self.deviation))
             return {"raw": X, "standard": standard, "wide": standard}
+        found = {"raw": X}
         standard = (X - self.mean) / self.deviation
-        return {
-            "raw": X,
-            "standard": np.clip(standard, -CLIP, CLIP),
-            "wide": np.clip(standard, -WIDE, WIDE),
-            "ranks": ranks(X, self.quantiles),
-        }
+        if "standard" in names:
+            found["standard"] = np.clip(standard, -CLIP, CLIP)
+        if "wide" in names:
+            found["wide"] = np.clip(standard, -WIDE, WIDE)
+        if "ranks" in names:
+            found["ranks"] = ranks(X, self.quantiles)
+        return found
 
 
 def ranks(X: Array, quantiles: Array) -> Array:

@@ -28,6 +28,7 @@ from silva.embedding import (
 )
 from silva.energies import Energy, elastic, tsne
 from silva.estimators.columns import encode, fit_columns
+from silva.estimators.library_threads import on_one_library_thread
 from silva.estimators.mappings import RegressorMapping, TreeMapping, TreePredictor
 from silva.estimators.parameters import (
     check_choice,
@@ -207,6 +208,7 @@ class TreeEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     # ---- fitting --------------------------------------------------------------------------------
 
+    @on_one_library_thread
     def fit(self, X: Any, y: Any = None, *, callback: Callback | None = None) -> Self:
         """Fit the map.
 

@@ -65,8 +65,8 @@ class LapTAOClassifier(ClassifierMixin, LapTAO):
         How the smoothing system is solved.
     tol : float, default=1e-3
         The rounds end when labels and tree agree and have stopped moving to this precision.
-    missing : {"error", "fill"}, default="error"
-        Refuse missing values, or fill them as `TAOTreeClassifier` does.
+    missing : {"fill", "error"}, default="fill"
+        Fill missing values as `TAOTreeClassifier` does, or refuse them.
     max_categories : int, default=30
         As in `TAOTreeClassifier`.
     memory : str, joblib.Memory or None, default=None

@@ -57,7 +57,7 @@ class LapTAO(BaseEstimator):
         refit_leaves: bool = True,
         solver: str = "auto",
         tol: float = 1e-3,
-        missing: str = "error",
+        missing: str = "fill",
         max_categories: int = 30,
         memory: Any = None,
         n_jobs: int | None = None,

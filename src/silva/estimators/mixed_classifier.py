@@ -157,7 +157,9 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: Matrix) -> Array:
         """Return the class probabilities of the mixture."""
         check_is_fitted(self)
-        return mixed_answers(self.members_, self.shares_, self.units_, X, len(self.classes_))
+        return mixed_answers(
+            self.members_, self.shares_, self.units_, X, len(self.classes_), self.n_jobs
+        )
 
     def predict(self, X: Matrix) -> Array:
         """Return the most probable class of each row."""

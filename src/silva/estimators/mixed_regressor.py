@@ -95,7 +95,9 @@ class MixedRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: Matrix) -> Array:
         """Return the answers of the mixture."""
         check_is_fitted(self)
-        total = mixed_answers(self.members_, self.shares_, self.units_, X, self.held_out_.shape[1])
+        total = mixed_answers(
+            self.members_, self.shares_, self.units_, X, self.held_out_.shape[1], self.n_jobs
+        )
         return total[:, 0] if self._flat else total
 
     def _fit_members(

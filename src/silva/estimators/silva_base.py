@@ -18,6 +18,7 @@ from silva.copies import row_groups
 from silva.estimators.columns import Columns, encode, fit_columns
 from silva.estimators.fidelity import Targets
 from silva.estimators.invented import Invented, mixed_rows, with_invented
+from silva.estimators.library_threads import on_one_library_thread
 from silva.estimators.parameters import check_integer, check_number, check_running
 from silva.estimators.problem import check_weights
 from silva.estimators.spreading import DistinctRows, distinct_rows, graph_of_rows
@@ -131,6 +132,7 @@ class SilvaModel(BaseEstimator):
 
     # ---- fitting --------------------------------------------------------------------------------
 
+    @on_one_library_thread
     def _fit(self, X: Any, y: Any, sample_weight: Any, totals: Any) -> Self:
         self._check_parameters()
         X, self.columns_ = fit_columns(self, X)

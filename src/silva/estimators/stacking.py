@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from scipy.optimize import nnls
+from threadpoolctl import threadpool_limits
 
 from silva.estimators.column_views import Units, scaled
 from silva.kernels import Matrix
@@ -14,7 +16,7 @@ from silva.tree import Array
 
 FOLDS, FEW_FOLDS, MANY_LABELS = 5, 3, 2000
 PRIOR = 8.0  # labels' worth of belief in the shares expected
-BLOCK = 50_000  # rows answered at a time
+BLOCK = 2_000_000  # cells of the rows answered at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,14 +82,31 @@ def best_shares(answers: Array, targets: Array, expected: Array) -> Array:
 
 
 def mixed_answers(
-    members: list[Member], shares: dict[str, float], units: Units, X: Matrix, n_outputs: int
+    members: list[Member],
+    shares: dict[str, float],
+    units: Units,
+    X: Matrix,
+    n_outputs: int,
+    n_jobs: int | None,
 ) -> Array:
-    """Return the mean of the members' answers by their shares, of shape (rows, outputs)."""
-    total = np.zeros((X.shape[0], n_outputs))
-    for begin in range(0, X.shape[0], BLOCK):
-        part = slice(begin, begin + BLOCK)
-        views = units.views(X[part])
-        for member in members:
-            if shares[member.name] > 0:
-                total[part] += shares[member.name] * member.predict(views)
-    return total
+    """Return the mean of the members' answers by their shares, of shape (rows, outputs).
+
+    Rows are answered in blocks, whose size does not depend on the number of threads.
+    """
+    if X.shape[0] == 0:
+        return np.zeros((0, n_outputs))
+    used = [member for member in members if shares[member.name] > 0]
+    names = {member.view for member in used}
+    size = max(BLOCK // X.shape[1], 1)
+
+    def answers(begin: int) -> Array:
+        views = units.views(X[begin : begin + size], names)
+        return np.asarray(sum(shares[member.name] * member.predict(views) for member in used))
+
+    begins = range(0, X.shape[0], size)
+    if len(begins) == 1:
+        return answers(0)
+    with threadpool_limits(1):
+        return np.concatenate(
+            Parallel(n_jobs=n_jobs, require="sharedmem")(delayed(answers)(b) for b in begins)
+        )

@@ -108,7 +108,12 @@ def _rows(X: Matrix, row: Array) -> Matrix:
 
 
 def _settle(model: Any) -> Any:
-    """Return the fitted model; its forests answer in one thread, since several add in any order."""
+    """Return the fitted model; its forests answer in one thread, since several add in any order.
+
+    Mixtures see to it themselves.
+    """
+    if isinstance(model, (MixedClassifier, MixedRegressor)):
+        return model
     for member in (model, *getattr(model, "estimators_", ())):
         if getattr(member, "n_jobs", None) is not None:
             member.n_jobs = None

@@ -20,7 +20,8 @@ class Oblique:
     l2 : float
         Price of half the squared norm; keeps nearly separable node problems from running off.
     newton_steps : int
-        Steps per visit. The tree around the node moves too, so a few are enough.
+        Steps per visit at most: the tree around the node moves too, so a few are enough, and a step
+        that lowers the objective little is the last.
     or_axis : bool
         Also try the best single feature and take it where the objective (weighted 0/1 loss plus
         penalty) is lower: a hyperplane by logistic regression cannot be sharp in a skewed column.

@@ -33,7 +33,7 @@ from silva.estimators.spreading import (
     graph_of_rows,
     smooth_with_teacher,
 )
-from silva.estimators.tao import TAOTreeClassifier, require_targets
+from silva.estimators.tao import TAOTreeClassifier
 from silva.estimators.tao_base import TAOTree
 from silva.kernels import Matrix
 from silva.leaves import ClassShares
@@ -237,7 +237,7 @@ class TAOBoostClassifier(ClassifierMixin, TAOBoost):
 
     def _complete(self, X: Matrix, y: Any, weight: Array) -> tuple[Array, Array]:
         """Fill in missing labels; the rows that get one count by how clear it is."""
-        partial = read_classes(require_targets(y), X.shape[0])
+        partial = read_classes(y, X.shape[0])
         labelled, codes = partial.labelled, partial.codes
         self.__dict__.pop("label_distributions_", None)  # of an earlier fit
         self.transduction_ = partial.classes[codes]

@@ -152,7 +152,7 @@ def encode(estimator: Any, X: Any, columns: Columns) -> Any:
 
 def _frame(X: Any) -> nw.DataFrame[Any] | None:
     """X as a frame, or None; columns that are neither numbers nor categories are refused."""
-    if not nw.dependencies.is_into_dataframe(X):
+    if isinstance(X, np.ndarray) or not nw.dependencies.is_into_dataframe(X):
         return None
     frame: nw.DataFrame[Any] = nw.from_native(X, eager_only=True)
     for name, dtype in frame.schema.items():
@@ -304,7 +304,8 @@ def _learn_fill(raw: Array, gaps: Array | None) -> Array:
 
 def _median(values: Array) -> Array:
     """Middle value of each column, the lower one of two: a value that was seen."""
-    return np.quantile(values, 0.5, axis=0, method="inverted_cdf")
+    middle = (len(values) - 1) // 2
+    return np.partition(np.ascontiguousarray(values.T), middle, axis=-1)[..., middle]
 
 
 def _plan(raw: Any, gaps: Array | None, levels: Levels) -> tuple[Array, Array]:

@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from silva.estimators.columns import fit_columns
 from silva.estimators.parameters import check_integer, check_number, check_running
+from silva.estimators.partial_labels import check_length, require_complete
 from silva.estimators.problem import leaf_numbers
-from silva.estimators.tao import check_lengths, require_targets
 from silva.estimators.tree_reading import TreeReading
 from silva.hyperplanes import Hyperplanes, as_tree
 from silva.kernels import cpu
@@ -178,10 +178,10 @@ class OptimalTreeClassifier(TreeReading, ClassifierMixin, BaseEstimator):
     def _read_classes(self, y: Any, n_rows: int) -> Array:
         """Check y and return the position of each row's class."""
         y = check_array(
-            require_targets(y), ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0
+            require_complete(y), ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0
         )
         y = column_or_1d(y, warn=True)
-        check_lengths(y, np.ones(n_rows))
+        check_length(y, n_rows)
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         return np.asarray(codes)

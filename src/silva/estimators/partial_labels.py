@@ -235,6 +235,18 @@ def guess_kind(y: Any) -> str:
     return "classes"
 
 
+def require_complete(y: Any) -> Any:
+    """Return y, or raise where there is none or rows have no label: the learner needs them all."""
+    missing = _missing(_values(y))
+    if missing.any():
+        raise ValueError(
+            f"y is missing (None, NaN) in {missing.sum()} of {missing.size} entries, and every row "
+            "needs a target here: leave those rows out, or learn from them as well with a "
+            "semi-supervised estimator (SilvaTree, SilvaForest, LapTAO, KernelTree)"
+        )
+    return y
+
+
 def check_length(y: Array, n_rows: int) -> None:
     """Raise unless there is one entry of y per row."""
     if len(y) != n_rows:

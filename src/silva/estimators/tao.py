@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from silva.estimators.columns import Columns
 from silva.estimators.parameters import check_choice
+from silva.estimators.partial_labels import check_length, require_complete
 from silva.estimators.problem import Problem
 from silva.estimators.tao_base import TAOTree
 from silva.leaves import ClassShares, Leaves, Linear, Mean
@@ -152,9 +153,9 @@ class TAOTreeClassifier(ClassifierMixin, TAOTree):
 
     def _read_targets(self, y: Any, weight: Array) -> tuple[Leaves, Array]:
         y = check_array(
-            require_targets(y), ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0
+            require_complete(y), ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0
         )
-        check_lengths(y, weight)
+        check_length(y, len(weight))
         y2 = y if y.ndim == 2 else y[:, None]
         simple = [_few_whole_numbers(column) for column in y2.T]
         pairs = [pair for pair in simple if pair is not None]
@@ -327,10 +328,10 @@ class TAOTreeRegressor(RegressorMixin, TAOTree):
 
     def _read_targets(self, y: Any, weight: Array) -> tuple[Leaves, Array]:
         y = check_array(
-            require_targets(y), ensure_2d=False, dtype=np.float64, input_name="y",
+            require_complete(y), ensure_2d=False, dtype=np.float64, input_name="y",
             ensure_min_samples=0,
         )  # fmt: skip
-        check_lengths(y, weight)
+        check_length(y, len(weight))
         self._flat = y.ndim == 1
         y = y[:, None] if y.ndim == 1 else y
         self.n_outputs_ = y.shape[1]
@@ -372,13 +373,6 @@ class TAOTreeRegressor(RegressorMixin, TAOTree):
         return answers[:, 0] if self._flat else answers
 
 
-def require_targets(y: Any) -> Any:
-    """Return y, or raise where it was forgotten."""
-    if y is None:
-        raise ValueError("the estimator requires y to be passed, but the target y is None")
-    return y
-
-
 def _few_whole_numbers(column: Array) -> tuple[Array, Array] | None:
     """Return classes and codes as `np.unique` does, without a sort; None where that is not safe."""
     if column.dtype.kind not in "iu" or not column.size:
@@ -390,9 +384,3 @@ def _few_whole_numbers(column: Array) -> tuple[Array, Array] | None:
     seen = np.bincount(shifted) > 0
     classes = (np.flatnonzero(seen) + low).astype(column.dtype)
     return classes, (np.cumsum(seen) - 1)[shifted]
-
-
-def check_lengths(y: Array, weight: Array) -> None:
-    """Raise unless there is one target per row."""
-    if len(y) != len(weight):
-        raise ValueError(f"y has {len(y)} entries, X has {len(weight)} rows: they must agree")

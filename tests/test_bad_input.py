@@ -261,7 +261,7 @@ def test_missing_targets_are_counted_and_the_error_says_who_takes_them(Model):
         names = np.where(np.isnan(numbers), None, np.where(y, "yes", "no"))
         given += [names, pd.Series(names, dtype="string"), pd.Series(names, dtype="category")]
     for targets in given:
-        with pytest.raises(ValueError, match="y is missing.* in 2 of 60 entries.*SilvaTree"):
+        with pytest.raises(ValueError, match=r"y is missing.* in 2 of 60 entries.*SilvaTree"):
             Model().fit(X, targets)
 
 

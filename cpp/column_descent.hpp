@@ -17,10 +17,10 @@ namespace silva {
 
 struct ColumnDescent {
   // Given: curvature of each point; of each column its coefficient, slope at d = 0, sum of h x,
-  // mean by h, and diagonal of H.
+  // mean by h, diagonal of H, and one over it.
   const float* h;
   std::size_t columns;
-  const double *w, *slope, *first, *mean, *diagonal;
+  const double *w, *slope, *first, *mean, *diagonal, *inverse;
   double l1, ridge;
   int sweeps;    // at most
   double stop;   // ends when a sweep moves so many times less than the first one
@@ -47,19 +47,23 @@ inline void descend_columns(const Columns& columns, const ColumnDescent& model) 
     double largest = 0;
     for (std::size_t a = 0; a < model.columns; ++a) {
       if (!model.live[a]) continue;
+      // What needs no product is ready before it: this loop is one chain of latencies.
+      const double at = model.w[a] + model.d[a], h = model.diagonal[a], l1 = model.l1;
+      const double known =
+          model.slope[a] + model.ridge * model.d[a] + kappa * model.first[a] - h * at;
       const double product = waits   ? columns.add_then_dot(z, last, a, model.h, model.q)
                              : moved ? columns.dot(a, model.q)
                                      : 0.0;
       waits = false;
-      const double slope =
-          model.slope[a] + model.ridge * model.d[a] + product + kappa * model.first[a];
-      const double at = model.w[a] + model.d[a], h = model.diagonal[a], l1 = model.l1;
-      if (at == 0 && model.screens && slope < 0.9 * l1 && slope > -0.9 * l1) {
+      const double goal = -(known + product);
+      if (at == 0 && model.screens && goal < l1 && goal > -l1) {
         model.live[a] = 0;
         continue;
       }
-      const double goal = h * at - slope;
-      const double move = (goal > l1 ? goal - l1 : goal < -l1 ? goal + l1 : 0.0) / h - at;
+      const double inverse = model.inverse[a];
+      const double move = goal > l1    ? goal * inverse - (l1 * inverse + at)
+                          : goal < -l1 ? goal * inverse + (l1 * inverse - at)
+                                       : -at;
       if (move == 0) continue;
       largest = move * move * h > largest ? move * move * h : largest;
       model.d[a] += move;

@@ -48,8 +48,11 @@ class LogisticSolver {
     const bool to_the_end = options.tolerance > 0;
     for (int step = 0; step < options.newton_steps; ++step) {
       double violation = 0;
-      if (step == 0 || to_the_end) violation = grow(view, slot, options, team);
-      violation = std::max(violation, gradient(options, team));
+      if (step == 0 || to_the_end)
+        violation = grow(view, slot, options, team);
+      else
+        gradient(options, team);
+      violation = std::max(violation, violation_inside(options));
       if (violation <= (to_the_end ? options.tolerance * total_weight_ : kClose * options.l1))
         break;
       const double before = objective(options);
@@ -66,7 +69,7 @@ class LogisticSolver {
   static constexpr double kClose = 0.01;  // a violation of this share of l1 is not worth a step
   // A step that lowers the objective by less than this share is the last one: the tree around the
   // node moves more by the next visit.
-  static constexpr double kWorthwhile = 0.05;
+  static constexpr double kWorthwhile = 0.01;
   static constexpr std::size_t kBlockLimit = std::size_t{1} << 26;  // entries of the block
 
   // The plane we are given, unless the best constant is better: pseudolabels may have turned over.
@@ -121,7 +124,8 @@ class LogisticSolver {
     }
   }
 
-  // Adds the columns that violate optimality most; returns the largest violation seen.
+  // Adds the columns that violate optimality most, and finds the gradient in the block; returns the
+  // largest violation seen outside.
   double grow(const View<Rows>& view, const std::uint32_t* slot, const LogisticOptions& options,
               Team& team) {
     const std::size_t d = view.rows->d;
@@ -129,7 +133,8 @@ class LogisticSolver {
     for (std::int32_t j : block_.feature) inside_[static_cast<std::size_t>(j)] = 1;
     std::vector<std::int32_t> chosen;
     double violation = 0;
-    if (!Rows::kSparse && d <= kAllColumns) {
+    const bool all = !Rows::kSparse && d <= kAllColumns;
+    if (all) {
       for (std::size_t j = 0; j < d; ++j)
         if (!inside_[j]) chosen.push_back(static_cast<std::int32_t>(j));
     } else {
@@ -138,7 +143,6 @@ class LogisticSolver {
       std::vector<std::pair<double, std::int32_t>> candidates;
       for (std::int32_t j : touched_) {
         const double excess = std::fabs(gradient_[static_cast<std::size_t>(j)]) - options.l1;
-        gradient_[static_cast<std::size_t>(j)] = 0;
         if (inside_[static_cast<std::size_t>(j)] || excess <= 0) continue;
         violation = std::max(violation, excess);
         candidates.emplace_back(-excess, j);
@@ -158,19 +162,30 @@ class LogisticSolver {
       block_.add(view, slot, chosen, team);
       w_.resize(block_.feature.size(), 0.0);
     }
+    if (all) {
+      gradient(options, team);
+      return violation;
+    }
+    g_.resize(w_.size());
+    for (std::size_t a = 0; a < w_.size(); ++a)
+      g_[a] = gradient_[static_cast<std::size_t>(block_.feature[a])] + options.l2 * w_[a];
+    for (std::int32_t j : touched_) gradient_[static_cast<std::size_t>(j)] = 0;
     return violation;
   }
 
-  // Gradient of the smooth part in the block; returns the largest violation of optimality.
-  double gradient(const LogisticOptions& options, Team& team) {
+  // Gradient of the smooth part in the block.
+  void gradient(const LogisticOptions& options, Team& team) {
     const std::size_t size = w_.size();
     g_.resize(size);
     for_pieces(team, size, 8, [&](std::size_t begin, std::size_t end, int) {
       for (std::size_t a = begin; a < end; ++a)
         g_[a] = block_.dot(a, r_.data()) + options.l2 * w_[a];
     });
+  }
+  // The largest violation of optimality in the block.
+  double violation_inside(const LogisticOptions& options) const {
     double violation = std::fabs(sums_.gradient);
-    for (std::size_t a = 0; a < size; ++a) {
+    for (std::size_t a = 0; a < w_.size(); ++a) {
       const double v = w_[a] > 0   ? std::fabs(g_[a] + options.l1)
                        : w_[a] < 0 ? std::fabs(g_[a] - options.l1)
                                    : std::max(0.0, std::fabs(g_[a]) - options.l1);
@@ -226,6 +241,7 @@ class LogisticSolver {
     const double ridge = options.l2 + 1e-9 * total_weight_;
     slope_.resize(size);
     diagonal_.resize(size);
+    inverse_.resize(size);
     live_.resize(size);
     for_pieces(team, size, 8, [&](std::size_t begin, std::size_t end, int) {
       for (std::size_t a = begin; a < end; ++a) {
@@ -233,13 +249,14 @@ class LogisticSolver {
         block_.moments(a, h_.data(), &first_[a], &second);
         mean_[a] = first_[a] / curvature;
         diagonal_[a] = std::max(second - first_[a] * mean_[a], 0.0) + ridge;
+        inverse_[a] = 1.0 / diagonal_[a];
         slope_[a] = g_[a] - mean_[a] * sums_.gradient;
       }
     });
     const bool to_the_end = options.tolerance > 0;
     block_.descend({h_.data(), size, w_.data(), slope_.data(), first_.data(), mean_.data(),
-                    diagonal_.data(), options.l1, options.l2, sweeps, to_the_end ? 1e-12 : 1e-3,
-                    !to_the_end, q_.data(), d_.data(), live_.data()});
+                    diagonal_.data(), inverse_.data(), options.l1, options.l2, sweeps,
+                    to_the_end ? 1e-12 : 1e-3, !to_the_end, q_.data(), d_.data(), live_.data()});
   }
 
   bool line_search(const LogisticOptions& options, double bias_move, Team& team) {
@@ -292,7 +309,8 @@ class LogisticSolver {
 
   std::size_t points_ = 0;
   Block block_;
-  std::vector<double> w_, g_, d_, first_, mean_, diagonal_, hessian_, slope_, goal_, gradient_;
+  std::vector<double> w_, g_, d_, first_, mean_, diagonal_, inverse_, hessian_, slope_, goal_,
+      gradient_;
   std::vector<std::int32_t> touched_;
   std::vector<char> inside_, live_;
   Aligned<float> c_, t_, f_, r_, h_, trial_, trial_r_, trial_h_, q_, move_, scratch_;

@@ -33,6 +33,14 @@ struct ColumnDescent {
 
 namespace {
 
+// From `at` to the minimum of  v^2 / (2 inverse) - goal v + l1 |v|: what depends on `goal`, the
+// last to be known, is one product and one sum.
+inline double coordinate_move(double goal, double at, double l1, double inverse) {
+  return goal > l1    ? goal * inverse - (l1 * inverse + at)
+         : goal < -l1 ? goal * inverse + (l1 * inverse - at)
+                      : -at;
+}
+
 // Columns offer dot(a, q) and add(z, b, h, q): q += z h x_b; and both in one pass, add_then_dot.
 template <class Columns>
 inline void descend_columns(const Columns& columns, const ColumnDescent& model) {
@@ -60,10 +68,7 @@ inline void descend_columns(const Columns& columns, const ColumnDescent& model) 
         model.live[a] = 0;
         continue;
       }
-      const double inverse = model.inverse[a];
-      const double move = goal > l1    ? goal * inverse - (l1 * inverse + at)
-                          : goal < -l1 ? goal * inverse + (l1 * inverse - at)
-                                       : -at;
+      const double move = coordinate_move(goal, at, l1, model.inverse[a]);
       if (move == 0) continue;
       largest = move * move * h > largest ? move * move * h : largest;
       model.d[a] += move;

@@ -222,16 +222,18 @@ class LogisticSolver {
         mean_[a] = one / curvature;
       }
       const double ridge = options.l2 + 1e-9 * total_weight_;
+      inverse_.resize(size);
       for (std::size_t a = 0; a < size; ++a) {
         for (std::size_t b = 0; b <= a; ++b) {
           const double v = hessian_[a * size + b] - mean_[a] * mean_[b] * curvature;
           hessian_[a * size + b] = hessian_[b * size + a] = v;
         }
         hessian_[a * size + a] = std::max(hessian_[a * size + a], 0.0) + ridge;
+        inverse_[a] = 1.0 / hessian_[a * size + a];
       }
       slope_.resize(size);
       for (std::size_t a = 0; a < size; ++a) slope_[a] = g_[a] - mean_[a] * sums_.gradient;
-      simd().descend(hessian_.data(), size, w_.data(), options.l1, sweeps,
+      simd().descend(hessian_.data(), inverse_.data(), size, w_.data(), options.l1, sweeps,
                      options.tolerance > 0 ? 1e-12 : 1e-4, slope_.data(), d_.data());
     }
   }

@@ -129,10 +129,10 @@ struct Simd {
 
   // Coordinate descent on a quadratic with an L1 penalty,
   //   min over d   slope . d + d' H d / 2 + l1 |w + d|_1,   from d = 0,
-  // until a sweep moves `stop` times less than the first one. H is row-major, size x size; slope is
-  // left as the gradient at d.
-  void (*descend)(const double* hessian, std::size_t size, const double* w, double l1, int sweeps,
-                  double stop, double* slope, double* d);
+  // until a sweep moves `stop` times less than the first one. H is row-major, size x size, given
+  // with one over its diagonal; slope is left as the gradient at d.
+  void (*descend)(const double* hessian, const double* inverse, std::size_t size, const double* w,
+                  double l1, int sweeps, double stop, double* slope, double* d);
 
   // Sums of squares, and of absolute values.
   NeighbourLoops<float> squared_f32, absolute_f32;

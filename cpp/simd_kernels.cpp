@@ -617,16 +617,16 @@ void gram(const T* columns, std::size_t column_stride, std::size_t count, const 
   }
 }
 
-void descend(const double* hessian, std::size_t size, const double* w, double l1, int sweeps,
-             double stop, double* slope, double* d) {
+void descend(const double* hessian, const double* inverse, std::size_t size, const double* w,
+             double l1, int sweeps, double stop, double* slope, double* d) {
   for (std::size_t a = 0; a < size; ++a) d[a] = 0;
   double first = 0;
   for (int sweep = 0; sweep < sweeps; ++sweep) {
     double largest = 0;
     for (std::size_t a = 0; a < size; ++a) {
       const double* row = hessian + a * size;
-      const double at = w[a] + d[a], h = row[a], v = h * at - slope[a];
-      const double z = (v > l1 ? v - l1 : v < -l1 ? v + l1 : 0.0) / h - at;
+      const double at = w[a] + d[a], h = row[a], goal = h * at - slope[a];
+      const double z = coordinate_move(goal, at, l1, inverse[a]);
       if (z == 0) continue;
       largest = z * z * h > largest ? z * z * h : largest;
       d[a] += z;

@@ -10,6 +10,7 @@ import pytest
 from conftest import assert_same_tree, make_tree
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from scipy.stats import kstest
 from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -72,6 +73,7 @@ CHECKED = [
     ),
     TAOForestRegressor(n_estimators=10, max_iter=3, split="oblique"),
     TAOForestRegressor(n_estimators=3, max_iter=3, bootstrap=False, missing="error"),
+    TAOForestRegressor(n_estimators=3, max_iter=3, bootstrap="bayesian"),
 ]
 
 
@@ -152,6 +154,39 @@ def test_rows_are_drawn_uniformly():
     assert chi2 < 43.8  # the 99.9 % quantile for 19 degrees of freedom
 
 
+def test_the_bayesian_bootstrap_weighs_all_rows_exponentially():
+    bagging = Bagging(0, 20, None, np.arange(3), 3, weighed=True)
+    bags = [bagging.bag(number) for number in range(500)]
+    assert all(len(bag.rows) == 20 for bag in bags)
+    weights = np.concatenate([bag.counts for bag in bags])
+    assert kstest(weights, "expon").pvalue > 0.01
+
+
+def test_a_tree_under_random_weights_is_the_single_tree_under_them(iris):
+    X, y = iris
+    settings = {"max_depth": 3, "alpha": 0.05, "split": "oblique", "loss": "squared"}
+    model = classifier(bootstrap="bayesian", **settings).fit(X, y)
+    assert_array_equal(model.estimators_samples_[0], np.arange(len(y)))
+    for number in (0, 5):
+        bag = model._bags.bag(number)
+        tree = TAOTreeClassifier(max_iter=3, random_state=bag.seed, **settings)
+        assert_same_tree(model.trees_[number], tree.fit(X, y, bag.counts).tree_)
+
+
+def test_random_weights_leave_a_rare_row_in_every_tree():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = X[:, 0] + rng.normal(size=60) / 10
+    X[0], y[0] = 20, -100
+    settings = {"max_depth": 1, "leaf": "linear", "init": "cart", "split": "oblique"}
+    drawn, weighed = (
+        regressor(bootstrap=bootstrap, **settings).fit(X, y).predict(X[:1])[0]
+        for bootstrap in (True, "bayesian")
+    )
+    assert weighed < -85
+    assert drawn > weighed + 15
+
+
 def test_columns_of_a_group_are_taken_together():
     bagging = Bagging(0, 5, 5, np.array([0, 0, 1, 2, 2]), 2)
     seen = {tuple(bagging.bag(number).columns) for number in range(50)}
@@ -208,7 +243,9 @@ def test_max_features_counts_columns_as_scikit_learn_does(max_features, expected
         ({"max_samples": 151}, "max_samples=151 must not exceed the 150 rows"),
         ({"max_samples": 0.0}, "max_samples as a share"),
         ({"max_samples": 3, "bootstrap": False}, "max_samples must be None"),
+        ({"max_samples": 3, "bootstrap": "bayesian"}, "where bootstrap='bayesian', got 3"),
         ({"oob_score": True, "bootstrap": False}, "oob_score needs bootstrap=True"),
+        ({"oob_score": True, "bootstrap": "bayesian"}, "oob_score needs bootstrap=True"),
         ({"n_estimators": 0}, "n_estimators must be at least 1"),
         ({"alpha": -1.0}, "alpha must be finite and at least 0"),
     ],

@@ -2,8 +2,10 @@
 
 Every tree has a bag of its own: rows drawn with replacement and a subset of the columns (Breiman
 1996; Carreira-Perpiñán and Zharmagambetov 2020 for TAO trees). How often a row was drawn is its
-weight; a row that was not drawn is left out altogether. The bag follows from the forest's seed and
-the tree's number alone, so it can be drawn again whenever it is asked for, in any order.
+weight; a row that was not drawn is left out altogether. The Bayesian bootstrap (Rubin 1981) weighs
+all rows at random instead: a rare one that matters is in every bag. The bag follows from the
+forest's seed and the tree's number alone, so it can be drawn again whenever it is asked for, in any
+order.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ class Bag:
     ----------
     rows : int array
         Numbers of the rows that were drawn, increasing.
-    counts : int array of the same length
-        How often each was drawn.
+    counts : array of the same length
+        How often each was drawn, or its random weight.
     columns : int array
         Numbers of the columns, increasing.
     seed : int
@@ -50,11 +52,13 @@ class Bagging:
     n_rows : int
         Rows to draw from.
     n_draws : int or None
-        Rows drawn with replacement for each tree; None: every row once.
+        Rows drawn with replacement for each tree; None: all rows.
     groups : int array of shape (columns,)
         Columns of one group are taken or left together; the groups are 0, 1, ...
     n_groups : int
         Groups that a tree sees.
+    weighed : bool
+        Whether a tree sees all rows under random weights of mean one.
     """
 
     entropy: int
@@ -62,13 +66,16 @@ class Bagging:
     n_draws: int | None
     groups: Array
     n_groups: int
+    weighed: bool = False
 
     def bag(self, number: int) -> Bag:
         """Draw the bag of a tree."""
         source = np.random.SeedSequence(self.entropy, spawn_key=(number,))
         rng = np.random.default_rng(source)
-        counts = np.ones(self.n_rows, np.int64)
-        if self.n_draws is not None:
+        counts: Array = np.ones(self.n_rows, np.int64)
+        if self.weighed:
+            counts = rng.exponential(size=self.n_rows)
+        elif self.n_draws is not None:
             drawn = rng.integers(self.n_rows, size=self.n_draws)
             counts = np.bincount(drawn, minlength=self.n_rows)
         n_groups = int(self.groups.max()) + 1

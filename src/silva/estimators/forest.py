@@ -31,8 +31,9 @@ class TAOForestClassifier(ClassifierMixin, TAOForest):
         Input columns that a tree is shown, drawn anew for each tree (not for each node, as in
         scikit-learn, whose small subsets would starve a whole tree). "auto" and None are all of
         them.
-    bootstrap : bool, default=True
-        Draw the rows of each tree with replacement; otherwise every tree sees all rows.
+    bootstrap : bool or "bayesian", default=True
+        Draw the rows of each tree with replacement; otherwise every tree sees all rows, with
+        "bayesian" under random weights (Rubin 1981), so that no tree misses a rare one.
     max_samples : int, float or None, default=None
         How many rows are drawn for a tree, or their share; None is as many as there are.
     oob_score : bool or callable, default=False
@@ -118,7 +119,7 @@ class TAOForestClassifier(ClassifierMixin, TAOForest):
         *,
         n_estimators: int = 100,
         max_features: Any = "auto",
-        bootstrap: bool = True,
+        bootstrap: bool | str = True,
         max_samples: float | int | None = None,
         oob_score: bool | Callable[[Array, Array], float] = False,
         split: str = "auto",
@@ -261,7 +262,7 @@ class TAOForestRegressor(RegressorMixin, TAOForest):
         *,
         n_estimators: int = 100,
         max_features: Any = "auto",
-        bootstrap: bool = True,
+        bootstrap: bool | str = True,
         max_samples: float | int | None = None,
         oob_score: bool | Callable[[Array, Array], float] = False,
         split: str = "auto",

@@ -30,6 +30,7 @@ ALPHA = 0.01  # a tenth of where the search of a single tree begins
 DEEPER = 1  # levels more than a single tree has
 PILOTS = 10  # trees by which an open split is chosen
 SPLITS = ("oblique", "mixed")
+BAYESIAN = "bayesian"
 
 
 class TAOForest(TAOEnsemble):
@@ -43,7 +44,7 @@ class TAOForest(TAOEnsemble):
         *,
         n_estimators: int,
         max_features: Any,
-        bootstrap: bool,
+        bootstrap: bool | str,
         max_samples: float | int | None,
         oob_score: bool | Callable[[Array, Array], float],
         split: str,
@@ -149,7 +150,8 @@ class TAOForest(TAOEnsemble):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_flag("bootstrap", self.bootstrap)
+        if self.bootstrap != BAYESIAN:
+            check_flag("bootstrap", self.bootstrap)
         if not callable(self.oob_score):
             check_flag("oob_score", self.oob_score)
         if not isinstance(self.init, str):
@@ -157,12 +159,17 @@ class TAOForest(TAOEnsemble):
                 "init must name a way to make first trees, got "
                 f"{type(self.init).__name__}: trees that start alike end alike"
             )
-        if self.oob_score and not self.bootstrap:
+        if self.oob_score and not self._draws_rows:
             raise ValueError("oob_score needs bootstrap=True: without it every tree sees every row")
-        if self.max_samples is not None and not self.bootstrap:
+        if self.max_samples is not None and not self._draws_rows:
             raise ValueError(
-                f"max_samples must be None where bootstrap=False, got {self.max_samples!r}"
+                f"max_samples must be None where bootstrap={self.bootstrap!r}, got "
+                f"{self.max_samples!r}"
             )
+
+    @property
+    def _draws_rows(self) -> bool:
+        return bool(self.bootstrap) and self.bootstrap != BAYESIAN
 
     def _check_resumable(self, reader: Any, columns: Columns, resumed: bool) -> None:
         if not resumed:
@@ -197,7 +204,7 @@ class TAOForest(TAOEnsemble):
         settings, _ = bags.reader._choose(bags.problem, self._entropy)
         if settings.depth > 0 and self.max_depth == "auto":
             settings = replace(settings, depth=settings.depth + DEEPER)
-        if settings.depth == 0 or self.split != "auto" or not self.bootstrap:
+        if settings.depth == 0 or self.split != "auto" or not self._draws_rows:
             return settings, [], Growth([], False)
         tried: list[tuple[Trial, list[Grown]]] = []
         interrupted = False
@@ -244,9 +251,10 @@ class TAOForest(TAOEnsemble):
         return Bagging(
             self._entropy,
             n_rows,
-            _count_draws(self.max_samples, n_rows) if self.bootstrap else None,
+            _count_draws(self.max_samples, n_rows) if self._draws_rows else None,
             columns.source,
             _count_features(self.max_features, self.n_features_in_),
+            self.bootstrap == BAYESIAN,
         )
 
     def _keep(self, bagging: Bagging, kept: Array) -> None:
@@ -326,8 +334,10 @@ class TAOForest(TAOEnsemble):
 
     @property
     def estimators_samples_(self) -> list[Array]:
-        """Rows of each tree's bag, as often as they were drawn."""
+        """Rows of each tree's bag, as often as they were drawn; once if they were weighed."""
         check_is_fitted(self)
+        if self._bags.weighed:
+            return [self._kept_rows for _ in self.trees_]
         bags = (self._bags.bag(number) for number in range(len(self.trees_)))
         return [np.repeat(self._kept_rows[bag.rows], bag.counts) for bag in bags]
 

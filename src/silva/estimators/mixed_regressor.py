@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -25,7 +25,12 @@ from silva.tree import Array
 
 TREES = 100  # of each forest
 STAGES, RATE, LEVELS, SUBSAMPLE = 200, 0.05, 3, 0.7  # of boosting
-PLANES, SMALL_DEPTHS = 20, (1, 2)  # small trees with linear leaves
+PLANES = 20  # small trees with linear leaves of a kind
+SMALL_TREES: dict[str, dict[str, Any]] = {
+    "linear leaves at depth 1": {"max_depth": 1},
+    "linear leaves at depth 2": {"max_depth": 2},
+    "linear leaves of a greedy cut": {"max_depth": 1, "init": "cart", "bootstrap": "bayesian"},
+}
 LEAST_LABELS = 8  # below, there is nothing to choose by and no leaf to fill
 KERNELS = {"standard": "kernel", "ranks": "kernel of ranks"}
 
@@ -33,8 +38,10 @@ KERNELS = {"standard": "kernel", "ranks": "kernel of ranks"}
 class MixedRegressor(RegressorMixin, BaseEstimator):
     """A mean of different regressors, each counting as much as it helps on held-out rows.
 
-    Two forests, boosted trees, kernel ridge regression on standardised and on ranked columns, and
-    bags of small trees with linear leaves. The shares w minimise, over the held-out answers P of
+    Two forests, boosted trees, kernel ridge regression on standardised and on ranked columns, bags
+    of small trees with linear leaves, and trees that are cut once, from a greedy start, each under
+    random weights of all rows: a few labels of rows that are unlike all others, which bags would
+    miss, set these apart in every tree. The shares w minimise, over the held-out answers P of
     the members and targets of deviation one,
 
         |y - P w|² + 8·|w - v|²,  w >= 0,  sum w = 1,
@@ -129,12 +136,12 @@ class MixedRegressor(RegressorMixin, BaseEstimator):
         for view in (view for view in KERNELS if view in views):
             model = fit_kernel_ridge(scaled(views[view], scale), y, weight, seed)
             members.append(Member(KERNELS[view], view, scale, model))
-        for depth in SMALL_DEPTHS if raw.shape[1] <= LINEAR_COLUMNS else ():
+        for name, kind in SMALL_TREES.items() if raw.shape[1] <= LINEAR_COLUMNS else ():
             planes = TAOForestRegressor(
-                n_estimators=PLANES, leaf="linear", split="oblique", max_depth=depth,
-                shrinkage=1.0, random_state=seed, n_jobs=self.n_jobs,
+                n_estimators=PLANES, leaf="linear", split="oblique", shrinkage=1.0,
+                random_state=seed, n_jobs=self.n_jobs, **kind,
             ).fit(views["wide"], flat, weight)  # fmt: skip
-            members.append(Member(f"linear leaves at depth {depth}", "wide", None, planes))
+            members.append(Member(name, "wide", None, planes))
         return members
 
 

@@ -100,6 +100,24 @@ def test_held_out_answers_know_nothing_of_noise(small_mixture):
     assert r2_score(y, model.predict(X)) > 0.2
 
 
+def test_a_greedy_cut_finds_rows_unlike_all_others_that_bags_miss():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4))
+    far = np.arange(60) < 10
+    X[far, 0] += 10
+    y = np.where(far, -30.0, X[:, 1])
+    seen = np.r_[0, 10:60]  # one label of them
+    model = MixedRegressor().fit(X[seen], y[seen])
+    views = model.units_.views(X[far])
+    bags, greedy = (
+        np.abs(member.predict(views)[:, 0] + 30).mean()
+        for member in model.members_
+        if member.name in ("linear leaves at depth 1", "linear leaves of a greedy cut")
+    )
+    assert greedy < 3
+    assert bags > 3 * greedy
+
+
 def test_folds_hold_every_row_once():
     for n_rows in (2, 3, 17, 3000):
         assert_array_equal(np.sort(np.concatenate(folds(n_rows, 0))), np.arange(n_rows))

@@ -7,7 +7,14 @@ from sklearn.tree import DecisionTreeRegressor
 
 from silva import SilvaTreeClassifier
 from silva.estimators import fidelity
-from silva.estimators.fidelity import Kind, Targets, fit_tree, most_faithful, tree_answers
+from silva.estimators.fidelity import (
+    STARTS,
+    Kind,
+    Targets,
+    fit_tree,
+    most_faithful,
+    tree_answers,
+)
 from silva.kernels import cpu
 
 
@@ -39,6 +46,21 @@ def test_of_kinds_that_are_about_as_faithful_the_smallest_tree_is_kept():
     for tolerance, expected in ((0.0, "oblique"), (0.5, "greedy")):
         found = most_faithful(targets, kinds, loss, 0, tolerance=tolerance)
         assert found.kind.words == expected
+
+
+def test_of_several_starts_the_most_faithful_tree_is_kept():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 6))
+    Z = np.eye(3)[rng.integers(3, size=300)]
+    targets, kind = Targets(X, Z, np.ones(300), cpu, 1), Kind("", "oblique", "constant", 4, 0.01)
+    loss = SilvaTreeClassifier._infidelity
+    losses = [
+        loss(tree_answers(fit_tree(targets, kind, 7 + number)[0], targets), Z, targets.weight)
+        for number in range(STARTS)
+    ]
+    kept = most_faithful(targets, [kind], loss, 7).tree
+    assert len(set(losses)) == STARTS
+    assert loss(tree_answers(kept, targets), Z, targets.weight) == min(losses)
 
 
 def test_sparser_kinds_are_tried_unless_there_are_too_many_rows_to_compare_all(monkeypatch):

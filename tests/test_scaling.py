@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from scipy import sparse
+from sklearn.ensemble import ExtraTreesRegressor
 
-from silva.estimators.scaling import SCALINGS, scale_columns
+from silva.estimators.scaling import SCALINGS, column_importances, scale_columns
 
 
 def scaled(X, scaling, labels=None, labelled=None, weight=None, is_classes=True):
@@ -106,3 +108,10 @@ def test_weights_count_as_copies(rows):
     np.testing.assert_allclose(
         np.repeat(scaled(X, "deviation", weight=weight), weight.astype(int), axis=0), expected
     )
+
+
+def test_a_forest_whose_splits_gain_nothing_has_no_importances():
+    X, y = np.array([[0.0], [0.0], [1.0], [1.0]]), np.array([0.0, 1.0, 0.0, 1.0])
+    forest = ExtraTreesRegressor(5, random_state=0).fit(X, y)
+    assert max(tree.tree_.node_count for tree in forest.estimators_) > 1
+    assert_array_equal(column_importances(forest), [0])

@@ -15,6 +15,7 @@ from silva.bagging import Bagging, out_of_bag_mean
 from silva.estimators.bags import Bags
 from silva.estimators.fidelity import Kind, Targets, passes, tree_answers
 from silva.estimators.problem import Problem, leaf_numbers
+from silva.estimators.scaling import column_importances
 from silva.estimators.selection import Settings
 from silva.estimators.tao import TAOTreeRegressor
 from silva.kernels import Kernels, Matrix
@@ -136,7 +137,7 @@ def grow_members(
         two, explained = proportion(said, targets.on(judged))
     forests = max(explained, LEAST_EXPLAINED) ** 2
     mix = np.append(forests * two, teacher) / (forests + teacher)
-    share = two[0] * oblique_share + two[1] * axis.feature_importances_
+    share = two[0] * oblique_share + two[1] * column_importances(axis)
     return Members(oblique, axis, mix, targets.centre, share / max(share.sum(), 1e-300))
 
 

@@ -92,12 +92,18 @@ def labelled_forest(
     )
 
 
+def column_importances(forest: Any) -> Array:
+    """Return the importances in a forest of scikit-learn, 0 (there 0 / 0) where no split gains."""
+    with np.errstate(invalid="ignore"):
+        return np.nan_to_num(forest.feature_importances_)
+
+
 def relevance(forest: Any, n_labelled: int) -> Array:
     """Return the importance of each column in a forest on labelled rows, 1 on average.
 
     The fewer the labels, the closer to 1 for all: a forest of six rows knows nothing of columns.
     """
-    importance = forest.feature_importances_
+    importance = column_importances(forest)
     if importance.any():  # else there is one class only, or no column varies
         importance = importance / importance.mean()
     labels = min(n_labelled, FOREST_ROWS)

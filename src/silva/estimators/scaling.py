@@ -95,7 +95,7 @@ def labelled_forest(
 def column_importances(forest: Any) -> Array:
     """Return the importances in a forest of scikit-learn, 0 (there 0 / 0) where no split gains."""
     with np.errstate(invalid="ignore"):
-        return np.nan_to_num(forest.feature_importances_)
+        return np.asarray(np.nan_to_num(forest.feature_importances_))
 
 
 def relevance(forest: Any, n_labelled: int) -> Array:

@@ -38,7 +38,7 @@ from silva.ensemble import leaf_costs, n_parameters
 STAGES = (1, 3, 10, 30, 100)
 SHOWN = (1, 30, 100)  # in the table; the picture has all
 SETS = ("letter", "mnist")  # char74k_fonts12 by --sets
-TRIAL_TREES = 30  # of an ensemble that is judged, at least
+JUDGED_FROM = 30  # trees on, in a trial
 YARDSTICK = ("XGBoost", 100)
 PICTURE = "boosting.svg"
 
@@ -175,7 +175,7 @@ def choose(data, case, settings):
             model = TAOBoostClassifier(n_jobs=-1, random_state=seed, **trial)
             model.fit(data.X[fit], data.y[fit])
             answers = list(model.staged_predict(data.X[held_out]))
-            judged = answers[min(TRIAL_TREES, len(answers)) - 1 :]
+            judged = answers[min(JUDGED_FROM, len(answers)) - 1 :]
             found.append(float(np.mean([answer != data.y[held_out] for answer in judged])))
             progress(f"  {described(candidate)}: {found}")
     return case.candidates[int(np.argmin(np.mean(errors, axis=1)))]

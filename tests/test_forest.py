@@ -258,7 +258,8 @@ def test_wrong_parameters_are_named(iris, parameters, message):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"bootstrap": 1}, "bootstrap must be True or False"),
+        ({"bootstrap": 1}, "bootstrap must be True, False or 'bayesian', got 1"),
+        ({"bootstrap": "bayes"}, "bootstrap must be True, False or 'bayesian', got 'bayes'"),
         ({"oob_score": "yes"}, "oob_score must be True or False"),
         ({"max_features": [1]}, "max_features must be a number"),
         ({"init": TAOTreeClassifier()}, "init must name a way"),

@@ -150,8 +150,7 @@ class TAOForest(TAOEnsemble):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.bootstrap != BAYESIAN:
-            check_flag("bootstrap", self.bootstrap)
+        check_flag("bootstrap", self.bootstrap, BAYESIAN)
         if not callable(self.oob_score):
             check_flag("oob_score", self.oob_score)
         if not isinstance(self.init, str):

@@ -118,8 +118,7 @@ class KernelForest(KernelModel):
         check_choice("kind", self.kind, ["random", "extra"])
         check_number("bandwidth", self.bandwidth)
         check_number("ccp_alpha", self.ccp_alpha)
-        if self.bootstrap != "auto":
-            check_flag("bootstrap", self.bootstrap)
+        check_flag("bootstrap", self.bootstrap, "auto")
         if self.blend != "auto" and check_number("blend", self.blend) > 1:
             raise ValueError(f"blend must be between 0 and 1, or 'auto', got {self.blend!r}")
 

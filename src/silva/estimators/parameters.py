@@ -29,11 +29,12 @@ def check_number(name: str, value: Any, least: float = 0.0) -> float:
     return number
 
 
-def check_flag(name: str, value: Any) -> bool:
-    """Return `value` if it is a truth value, or raise."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} must be True or False, got {value!r}")
-    return bool(value)
+def check_flag(name: str, value: Any, word: str | None = None) -> None:
+    """Raise unless `value` is a truth value, or the word that may stand for one."""
+    if isinstance(value, bool | np.bool_) or (word is not None and value == word):
+        return
+    expected = "True or False" if word is None else f"True, False or {word!r}"
+    raise TypeError(f"{name} must be {expected}, got {value!r}")
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:

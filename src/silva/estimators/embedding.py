@@ -27,8 +27,8 @@ from silva.embedding import (
     refine_leaves,
 )
 from silva.energies import Energy, elastic, tsne
+from silva.estimators.blas_threads import on_one_blas_thread
 from silva.estimators.columns import encode, fit_columns
-from silva.estimators.library_threads import on_one_library_thread
 from silva.estimators.mappings import RegressorMapping, TreeMapping, TreePredictor
 from silva.estimators.parameters import (
     check_choice,
@@ -208,7 +208,7 @@ class TreeEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     # ---- fitting --------------------------------------------------------------------------------
 
-    @on_one_library_thread
+    @on_one_blas_thread
     def fit(self, X: Any, y: Any = None, *, callback: Callback | None = None) -> Self:
         """Fit the map.
 

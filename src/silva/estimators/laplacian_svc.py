@@ -14,8 +14,8 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from silva.copies import row_groups
+from silva.estimators.blas_threads import on_one_blas_thread
 from silva.estimators.columns import encode, fit_columns
-from silva.estimators.library_threads import on_one_library_thread
 from silva.estimators.parameters import check_choice, check_integer, check_number
 from silva.estimators.partial_labels import read_classes
 from silva.estimators.problem import check_weights
@@ -132,7 +132,7 @@ class LaplacianSVC(ClassifierMixin, BaseEstimator):
 
     # ---- fitting --------------------------------------------------------------------------------
 
-    @on_one_library_thread
+    @on_one_blas_thread
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit one function, or one for each class.
 

@@ -15,10 +15,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from silva.copies import row_groups
+from silva.estimators.blas_threads import on_one_blas_thread
 from silva.estimators.columns import Columns, encode, fit_columns
 from silva.estimators.fidelity import Targets
 from silva.estimators.invented import Invented, mixed_rows, with_invented
-from silva.estimators.library_threads import on_one_library_thread
 from silva.estimators.parameters import check_integer, check_number, check_running
 from silva.estimators.problem import check_weights
 from silva.estimators.spreading import DistinctRows, distinct_rows, graph_of_rows
@@ -132,7 +132,7 @@ class SilvaModel(BaseEstimator):
 
     # ---- fitting --------------------------------------------------------------------------------
 
-    @on_one_library_thread
+    @on_one_blas_thread
     def _fit(self, X: Any, y: Any, sample_weight: Any, totals: Any) -> Self:
         self._check_parameters()
         X, self.columns_ = fit_columns(self, X)

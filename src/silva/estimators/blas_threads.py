@@ -12,7 +12,7 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-def on_one_library_thread(method: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+def on_one_blas_thread(method: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Let BLAS and OpenMP use one thread while the method runs.
 
     A fit makes thousands of small calls, which gain nothing from more. But such threads spin while

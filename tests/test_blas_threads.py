@@ -11,10 +11,10 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from silva import LaplacianSVC, SilvaTreeClassifier, TreeEmbedding
-from silva.estimators.library_threads import on_one_library_thread
+from silva.estimators.blas_threads import on_one_blas_thread
 
 
-def library_threads():
+def blas_threads():
     """Return how many threads each library may use."""
     return [library["num_threads"] for library in threadpool_info()]
 
@@ -26,32 +26,32 @@ class Witness(LogisticRegression):
     """A teacher that remembers how many threads the libraries had when it was taught."""
 
     def fit(self, X, y, sample_weight=None):
-        SEEN.extend(library_threads())
+        SEEN.extend(blas_threads())
         return super().fit(X, y, sample_weight)
 
 
-def test_teachers_are_taught_on_one_library_thread():
+def test_teachers_are_taught_on_one_blas_thread():
     X, y = load_iris(return_X_y=True)
     few = np.where(np.arange(len(y)) % 5 == 0, y, -1)
     SEEN.clear()
     with threadpool_limits(2):
-        before = library_threads()
+        before = blas_threads()
         SilvaTreeClassifier(teacher=Witness(), random_state=0).fit(X, few)
-        assert library_threads() == before
+        assert blas_threads() == before
     assert SEEN
     assert set(SEEN) == {1}
 
 
 def test_threads_come_back_after_an_error():
-    @on_one_library_thread
+    @on_one_blas_thread
     def fails():
         raise ValueError("no")
 
     with threadpool_limits(2):
-        before = library_threads()
+        before = blas_threads()
         with pytest.raises(ValueError, match="no"):
             fails()
-        assert library_threads() == before
+        assert blas_threads() == before
 
 
 @pytest.mark.parametrize("estimator", [TreeEmbedding, LaplacianSVC])
@@ -60,7 +60,7 @@ def test_limited_methods_keep_signature_and_docstring(estimator):
     assert "Parameters" in estimator.fit.__doc__
 
 
-def test_the_same_model_for_any_number_of_library_threads():
+def test_the_same_model_for_any_number_of_blas_threads():
     X, y = load_iris(return_X_y=True)
     few = np.where(np.arange(len(y)) % 5 == 0, y, -1)
     answers = []

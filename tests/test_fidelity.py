@@ -1,11 +1,13 @@
 """Which kind of tree is kept for smoothed labels: the most faithful, or the smallest as good."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_iris
 from sklearn.tree import DecisionTreeRegressor
 
-from silva import SilvaTreeClassifier
+from silva import SilvaTreeClassifier, SilvaTreeRegressor
 from silva.estimators import fidelity
 from silva.estimators.fidelity import (
     STARTS,
@@ -46,6 +48,19 @@ def test_of_kinds_that_are_about_as_faithful_the_smallest_tree_is_kept():
     for tolerance, expected in ((0.0, "oblique"), (0.5, "greedy")):
         found = most_faithful(targets, kinds, loss, 0, tolerance=tolerance)
         assert found.kind.words == expected
+
+
+def test_a_kind_that_is_named_twice_is_tried_once():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    targets = Targets(X, X[:, :1] * X[:, 1:], np.ones(200), cpu, 1)
+    kind = Kind("oblique", "oblique", "linear", 2, 0.1, ridge=1.0)
+    once, twice = (
+        most_faithful(targets, kinds, SilvaTreeRegressor._infidelity, 0)
+        for kinds in ([kind], [kind, replace(kind)])
+    )
+    assert twice.losses == once.losses
+    assert len(twice.answers) == len(twice.held_out) == len(once.held_out)
 
 
 def test_of_several_starts_the_most_faithful_tree_is_kept():

@@ -146,7 +146,8 @@ def most_faithful(
     ----------
     targets : Targets
     kinds : sequence of Kind
-        Of equally faithful and large ones the first is kept.
+        Of equally faithful and large ones the first is kept. A search may end at a kind that is
+        among them already: it is tried once.
     loss : function
     seed : int
     widen : function or None
@@ -171,14 +172,14 @@ def most_faithful(
             train = some.on(~out) if widen is None else widen(tried[~out])
             held_out = some.on(out)
             asked.append(tried[out])
-            for kind in kinds:  # the price is in units of rows
+            for kind in losses:  # the price is in units of rows
                 price = kind.alpha * len(tried) / n_rows
                 tree, _ = fit_tree(train, replace(kind, alpha=price), seed)
                 answers = tree_answers(tree, held_out)
                 said[kind].append(answers)
                 losses[kind] += loss(answers, held_out.Z, held_out.weight) / FOLDS_USED
                 sizes[kind] += tree.coefficients.nnz + tree.n_leaves
-    good = [kind for kind in kinds if losses[kind] <= min(losses.values()) + tolerance]
+    good = [kind for kind, each in losses.items() if each <= min(losses.values()) + tolerance]
     best = min(good, key=sizes.__getitem__)
     if alike:
         tree, share = fit_tree(targets, replace(best, depth=0), seed)

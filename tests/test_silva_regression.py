@@ -130,7 +130,24 @@ def test_ranks_do_not_depend_on_the_units_of_columns():
     assert_allclose(Units.of(X).views(X)["ranks"], Units.of(stretched).views(stretched)["ranks"])
 
 
-def test_the_mixture_beats_both_of_its_forests(friedman, tree):
+def test_squashed_columns_keep_order_and_centre_and_count_tails_by_magnitude():
+    X = np.exp(3 * np.random.default_rng(0).normal(size=(999, 1)))
+    squashed = Units.of(X).views(X)["squashed"]
+    assert_array_equal(np.argsort(squashed[:, 0]), np.argsort(X[:, 0]))
+    low, median, high = np.quantile(X, (0.25, 0.5, 0.75))
+    near, far = np.array([[median], [median + 0.01 * (high - low)]]), np.array([[1e9], [1e12]])
+    assert_allclose(Units.of(X).views(near)["squashed"], [[0], [0.01]], atol=1e-4)
+    steps = np.diff(Units.of(X).views(far)["squashed"], axis=0)
+    assert_allclose(steps, np.log(1000), rtol=1e-6)
+
+
+def test_squashed_sparse_columns_stay_sparse():
+    X = sparse.csr_matrix([[0.0, 5.0], [0.0, 0.0], [2.0, 0.0]])
+    squashed = Units.of(X).views(X)["squashed"]
+    assert_array_equal(squashed.toarray() != 0, X.toarray() != 0)
+
+
+def test_the_mixture_beats_its_forests(friedman, tree):
     X_test, truth = friedman[3:]
     views = tree.teacher_.units_.views(X_test)
     forests = [member.predict(views)[:, 0] for member in tree.teacher_.members_[:2]]

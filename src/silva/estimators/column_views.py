@@ -12,7 +12,7 @@ from silva.estimators.scaling import CLIP
 from silva.kernels import Matrix
 from silva.tree import Array
 
-VIEWS = ("raw", "standard", "wide", "ranks")
+VIEWS = ("raw", "squashed", "standard", "wide", "ranks")
 QUANTILES = 1000
 WIDE = 5.0  # deviations at which values are clipped for linear leaves; planes can use far ones
 
@@ -44,15 +44,19 @@ class Units:
         return cls(mean, _deviation(square, mean), np.sort(X, axis=0)[place])
 
     def views(self, X: Matrix, names: Collection[str] = VIEWS) -> dict[str, Matrix]:
-        """Return the rows as they are, standardised and clipped, and by rank, as far as named.
+        """Return the rows as they are, squashed, standardised and clipped, and by rank, if named.
 
         Sparse ones are neither centred nor clipped nor ranked.
         """
         if self.quantiles is None:
             X = sparse.csr_matrix(X)
             standard = sparse.csr_matrix(X @ sparse.diags_array(1 / self.deviation))
-            return {"raw": X, "standard": standard, "wide": standard}
+            return {
+                "raw": X, "squashed": standard.arcsinh(), "standard": standard, "wide": standard
+            }  # fmt: skip
         found = {"raw": X}
+        if "squashed" in names:
+            found["squashed"] = squashed(X, self.quantiles, self.deviation)
         standard = (X - self.mean) / self.deviation
         if "standard" in names:
             found["standard"] = np.clip(standard, -CLIP, CLIP)
@@ -61,6 +65,18 @@ class Units:
         if "ranks" in names:
             found["ranks"] = ranks(X, self.quantiles)
         return found
+
+
+def squashed(X: Array, quantiles: Array, deviation: Array) -> Array:
+    """Return columns by the inverse hyperbolic sine of their distance from the median.
+
+    Near the median, in units of the quartiles' distance, nothing changes; far away only the order
+    of magnitude counts. A tree that cuts half-way between two labelled values of a long tail then
+    cuts between their magnitudes, not next to the larger one, far above most rows of its kind.
+    """
+    low, median, high = np.quantile(quantiles, (0.25, 0.5, 0.75), axis=0)
+    unit = np.where(high > low, high - low, deviation)
+    return np.asarray(np.arcsinh((X - median) / unit))
 
 
 def ranks(X: Array, quantiles: Array) -> Array:

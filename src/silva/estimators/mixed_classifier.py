@@ -31,6 +31,7 @@ EXPECTED = {
     "kernel of all columns": 0.05,
     "logistic regression": 0.05,
 }  # shares before any label was held out; they are normalised
+VIEWS = ("raw", "standard", "ranks")  # of the columns that members are shown
 TREES = 100  # of each forest, and half as many bagged ones
 BAGGED_CELLS = 200_000  # labels times columns at most: bagged trees look at every column
 EVEN = 1.0  # nats against a temperature of a half or of two for a member
@@ -124,7 +125,7 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, code = np.unique(y, return_inverse=True)
         weight = np.ones(len(code)) if sample_weight is None else np.asarray(sample_weight)
         self.units_ = Units.of(X) if self.units is None else self.units
-        views = self.units_.views(X)
+        views = self.units_.views(X, VIEWS)
         self._bagged = X.shape[0] * X.shape[1] <= BAGGED_CELLS  # in all folds or in none
         self.members_ = self._fit_members(views, code, weight, self.n_trees)
         fold = self._folds(code) if self.fold is None else self.fold

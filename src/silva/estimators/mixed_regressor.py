@@ -25,6 +25,12 @@ from silva.tree import Array
 
 TREES = 100  # of each forest
 STAGES, RATE, LEVELS, SUBSAMPLE = 200, 0.05, 3, 0.7  # of boosting
+EXTRA = "extra trees"
+FORESTS: dict[str, tuple[str, Any]] = {  # each with the columns that it is shown
+    "random forest": ("squashed", RandomForestRegressor),
+    EXTRA: ("raw", ExtraTreesRegressor),
+    "extra trees of squashed columns": ("squashed", ExtraTreesRegressor),
+}
 PLANES = 20  # small trees with linear leaves of a kind
 SMALL_TREES: dict[str, dict[str, Any]] = {
     "linear leaves at depth 1": {"max_depth": 1},
@@ -38,7 +44,8 @@ KERNELS = {"standard": "kernel", "ranks": "kernel of ranks"}
 class MixedRegressor(RegressorMixin, BaseEstimator):
     """A mean of different regressors, each counting as much as it helps on held-out rows.
 
-    Two forests, boosted trees, kernel ridge regression on standardised and on ranked columns, bags
+    Three forests and boosted trees, most of them on columns whose long tails are squashed
+    (`column_views.squashed`), kernel ridge regression on standardised and on ranked columns, bags
     of small trees with linear leaves, and trees that are cut once, from a greedy start, each under
     random weights of all rows: a few labels of rows that are unlike all others, which bags would
     miss, set these apart in every tree. The shares w minimise, over the held-out answers P of
@@ -113,16 +120,12 @@ class MixedRegressor(RegressorMixin, BaseEstimator):
         """Fit the members that these rows allow."""
         seed, raw = self.random_state, views["raw"]
         flat = y[:, 0] if y.shape[1] == 1 else y
-        forests = [
-            kind(TREES, random_state=seed, n_jobs=self.n_jobs).fit(raw, flat, weight)
-            for kind in (RandomForestRegressor, ExtraTreesRegressor)
-        ]
-        for forest in forests:
+        members = []
+        for name, (view, kind) in FORESTS.items():
+            forest = kind(TREES, random_state=seed, n_jobs=self.n_jobs)
+            forest.fit(views[view], flat, weight)
             forest.n_jobs = None  # threads would add the answers in any order
-        members = [
-            Member(name, "raw", None, forest)
-            for name, forest in zip(("random forest", "extra trees"), forests, strict=True)
-        ]
+            members.append(Member(name, view, None, forest))
         if not everything:
             return members
         boosted = GradientBoostingRegressor(
@@ -131,8 +134,10 @@ class MixedRegressor(RegressorMixin, BaseEstimator):
         )  # fmt: skip
         if y.shape[1] > 1:
             boosted = MultiOutputRegressor(boosted)
-        members.append(Member("boosted trees", "raw", None, boosted.fit(raw, flat, weight)))
-        scale = np.sqrt(relevance(forests[1], len(y)))
+        boosted.fit(views["squashed"], flat, weight)
+        members.append(Member("boosted trees", "squashed", None, boosted))
+        extra = next(member.model for member in members if member.name == EXTRA)
+        scale = np.sqrt(relevance(extra, len(y)))
         for view in (view for view in KERNELS if view in views):
             model = fit_kernel_ridge(scaled(views[view], scale), y, weight, seed)
             members.append(Member(KERNELS[view], view, scale, model))

@@ -8,6 +8,7 @@ from hypothesis import settings
 from scipy import sparse
 from threadpoolctl import threadpool_limits
 
+from silva.estimators import mixed_regressor
 from silva.kernels import TABLES, reference, select
 from silva.tree import Tree
 
@@ -31,6 +32,14 @@ STORAGES = {
 def _one_blas_thread():
     with threadpool_limits(1):
         yield
+
+
+@pytest.fixture
+def small_mixture(monkeypatch):
+    """Fewer trees in the mixture, for what does not depend on their number."""
+    monkeypatch.setattr(mixed_regressor, "TREES", 5)
+    monkeypatch.setattr(mixed_regressor, "STAGES", 10)
+    monkeypatch.setattr(mixed_regressor, "PLANES", 3)
 
 
 @pytest.fixture(params=sorted(TABLES))

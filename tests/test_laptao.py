@@ -353,6 +353,15 @@ def test_shares_and_numbers_are_the_same_totals(iris):
     np.testing.assert_allclose(counts.predict_proba(X), shares.predict_proba(X))
 
 
+def test_totals_of_no_rows_change_nothing(iris):
+    X, _, truth = iris
+    model = LapTAOClassifier(estimator=small_tree(), random_state=0)
+    told = clone(model).fit(X, truth, class_totals={0: 0, 1: 0, 2: 0})
+    plain = clone(model).fit(X, truth)
+    np.testing.assert_array_equal(told.predict_proba(X), plain.predict_proba(X))
+    assert told.class_totals_[0] == (0, 0, 0)
+
+
 # ---- model selection -----------------------------------------------------------------------------
 
 

@@ -315,6 +315,14 @@ def test_smoothed_labels_and_tree_meet_the_totals(biased):
     assert_allclose([model.class_totals_[label][1] for label in (0, 1)], asked, rtol=1e-4)
 
 
+def test_totals_of_no_rows_change_nothing():
+    X, y = load_iris(return_X_y=True)
+    model = SilvaTreeClassifier(teacher=LIGHT, random_state=0)
+    told = clone(model).fit(X, y, class_totals={0: 0, 1: 0, 2: 0})
+    assert_array_equal(told.predict_proba(X), clone(model).fit(X, y).predict_proba(X))
+    assert told.class_totals_[0] == (0, 0, 0)
+
+
 def test_totals_help_where_the_labels_are_a_biased_sample(biased):
     X, y, truth, _, model = biased
     free = y < 0

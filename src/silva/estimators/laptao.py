@@ -8,7 +8,12 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from silva.estimators.laptao_base import LapTAO
-from silva.estimators.partial_labels import read_classes, read_numbers, read_totals
+from silva.estimators.partial_labels import (
+    read_classes,
+    read_numbers,
+    read_totals,
+    worth_meeting,
+)
 from silva.estimators.problem import distributions
 from silva.mac import Callback
 from silva.tree import Array
@@ -166,7 +171,7 @@ class LapTAOClassifier(ClassifierMixin, LapTAO):
     def _read_totals(self, totals: Any, weight: Array) -> Array | None:
         self._amount = None if totals is None else read_totals(totals, self._partial, weight)
         self._weight = weight
-        return self._amount
+        return worth_meeting(self._amount)
 
     def _keep_labels(self, Z: Array, labelled: Array) -> None:
         partial, weight = self._partial, self._weight

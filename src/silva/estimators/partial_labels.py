@@ -209,6 +209,11 @@ def read_totals(class_totals: Any, partial: PartialClasses, weight: Array) -> Ar
     )
 
 
+def worth_meeting(totals: Array | None) -> Array | None:
+    """Return totals unless all are 0: without an unlabelled row there is nothing to meet."""
+    return None if totals is None or not totals.any() else totals
+
+
 def guess_kind(y: Any) -> str:
     """Guess from y alone what it holds: "classes", "numbers" or "unclear".
 

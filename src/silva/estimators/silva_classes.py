@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 
 from silva.estimators.mixed_classifier import MixedClassifier
-from silva.estimators.partial_labels import PartialClasses, read_classes, read_totals
+from silva.estimators.partial_labels import (
+    PartialClasses,
+    read_classes,
+    read_totals,
+    worth_meeting,
+)
 from silva.estimators.silva_base import SilvaModel
 from silva.estimators.spreading import DistinctRows
 from silva.estimators.teachers import class_answers, in_words, teach_classes
@@ -48,7 +53,7 @@ class SilvaClasses(SilvaModel):
 
     def _read_totals(self, totals: Any, weight: Array) -> Array | None:
         self._amount = None if totals is None else read_totals(totals, self._partial, weight)
-        return self._amount
+        return worth_meeting(self._amount)
 
     def _teach(self, model: Any, X: Matrix, evidence: Evidence, folds: Sequence[Array]) -> Any:
         return teach_classes(model, X, evidence, self.classes_, folds)
@@ -82,9 +87,10 @@ class SilvaClasses(SilvaModel):
     def _answers_of(self, teacher: Any, X: Matrix, evidence: Evidence) -> Array:
         """Return the teacher's answers, meeting the totals: the graph should carry on no bias."""
         answers = super()._answers_of(teacher, X, evidence)
-        if self._amount is None or teacher is None or not evidence.unlabelled.any():
+        amount = worth_meeting(self._amount)
+        if amount is None or teacher is None or not evidence.unlabelled.any():
             return answers
-        share = self._amount / self._amount.sum()
+        share = amount / amount.sum()
         total = Total(evidence.unlabelled, share * evidence.unlabelled.sum())
         return meeting(shares(np.maximum(answers, DOUBT)), total)
 

@@ -36,7 +36,7 @@ from sklearn.tree import DecisionTreeRegressor
 from benchmarks.data import Unavailable
 from benchmarks.few_labels import SHARES, TRAINING_SHARE, fill
 from benchmarks.report import RESULTS
-from benchmarks.resumable import append, read_log
+from benchmarks.resumable import append, read_log, sittings
 from benchmarks.semi import LabelsOnly, choose_labelled, classifiers, fit_quietly, hide
 from benchmarks.table import (
     Table,
@@ -145,14 +145,15 @@ def measured(names, plan, size, peers, log, notes):
                 if (name, share, seed) not in done
             )
             for record in found:
-                done[key(record)] = record
-                append(log, record)
+                done[key(record)] = append(log, record)
             progress(f"  {mean_line([done[case] for case in cases(data.name)])}")
     except KeyboardInterrupt:
         notes.append("Interrupted; the next run goes on from here.")
     whole = [name for name in names if done.keys() >= set(cases(name))]
     notes.append(f"Sets: {len(whole)} of {len(names)}.")
-    return [done[case] for name in whole for case in cases(name)]
+    records = [done[case] for name in whole for case in cases(name)]
+    notes += sittings(records)
+    return records
 
 
 def key(record):

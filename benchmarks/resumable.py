@@ -1,10 +1,15 @@
-"""Long tables that may be interrupted: a log with a line for everything that was measured."""
+"""Long tables that may be interrupted: a log with a line for everything that was measured.
+
+A log lies beside the page of its table and is kept with it: it holds what the page is made from,
+and a table of many hours is measured in several sittings. Each record has its day and its machine.
+"""
 
 from __future__ import annotations
 
 import json
 import signal
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 from benchmarks import report
 
@@ -21,12 +26,24 @@ def read_log(log):
 
 
 def append(log, record):
-    """Add a record to the log, if there is one."""
-    if log is None:
-        return
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    """Return a record with its day and machine; add it to the log, if there is one."""
+    record = record | {"day": f"{datetime.now(UTC):%Y-%m-%d}", "machine": report.machine()}
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    return record
+
+
+def sittings(records):
+    """Say when and where the records were measured, if in more than one sitting."""
+    days = {}
+    for record in records:
+        days.setdefault(record["machine"], set()).add(record["day"])
+    if sum(map(len, days.values())) < 2:
+        return []
+    parts = [f"{', '.join(sorted(of))} ({machine})" for machine, of in sorted(days.items())]
+    return [f"Measured in several sittings: {'; '.join(parts)}."]
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks import s2oct_picture
 from benchmarks.data import Unavailable
 from benchmarks.report import RESULTS
-from benchmarks.resumable import append, read_log, remembered_interrupts
+from benchmarks.resumable import append, read_log, remembered_interrupts, sittings
 from benchmarks.s2oct_instances import (
     BIASED,
     CLASSES,
@@ -140,9 +140,9 @@ def measured(plan, settings, log, notes, part=None):
                 notes.append(f"Failed: {name}, {kind}, sample {seed}: {error!r}.")
                 progress(notes[-1])
             else:
-                done[name, kind, seed] = record
-                append(log, record)
+                done[name, kind, seed] = append(log, record)
     records = [done[case] for case in plan if case in done]
+    notes += sittings(records)
     sets, asked = {case["set"] for case in records}, {name for name, _, _ in plan}
     notes.append(
         f"Instances: {len(records)}, of {len(sets)} sets; {len(asked)} sets were asked for."

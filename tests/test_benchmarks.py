@@ -10,7 +10,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from benchmarks import __main__ as command
-from benchmarks import data, few_labels, liblinear_tao, peers, report, semi
+from benchmarks import data, few_labels, liblinear_tao, peers, report, resumable, semi
 from benchmarks.folds import Scores, comparison_rows
 from benchmarks.table import Options, Table, available, mean_ranks
 
@@ -187,3 +187,24 @@ def test_few_labels_table_ranks_all_but_the_bar():
     assert rows[0]["gain"] == "+10.0"
     assert rows[-1]["LapTAO"] == "1.00"
     assert few_labels.BAR not in rows[-1]
+
+
+# ---- tables in several sittings -----------------------------------------------------------------
+
+
+def test_a_record_has_its_day_and_machine(tmp_path):
+    log = tmp_path / "log.jsonl"
+    written = resumable.append(log, {"set": "iris"})
+    assert resumable.read_log(log) == [written]
+    assert written["set"] == "iris"
+    assert written["machine"] == report.machine()
+    assert resumable.append(None, {"set": "iris"}) == written
+
+
+def test_a_page_tells_its_sittings_only_if_there_are_several():
+    first, second = ({"day": day, "machine": "A"} for day in ("2026-01-02", "2026-01-03"))
+    assert resumable.sittings([first, first]) == []
+    elsewhere = first | {"machine": "B"}
+    assert resumable.sittings([second, first, elsewhere]) == [
+        "Measured in several sittings: 2026-01-02, 2026-01-03 (A); 2026-01-02 (B)."
+    ]

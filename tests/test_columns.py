@@ -258,6 +258,15 @@ def test_unsorted_sparse_data_is_sorted_in_a_copy():
     assert_array_equal(X.indices, [2, 0, 0])
 
 
+def test_long_indices_are_shortened_since_forests_take_no_others():
+    X = sparse.random_array((200, 5), density=0.5, rng=0, format="csr")
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    matrix = Encoder().fit_transform(X)
+    assert matrix.indices.dtype == matrix.indptr.dtype == np.int32
+    assert_array_equal(matrix.toarray(), X.toarray())
+    assert X.indices.dtype == np.int64
+
+
 def test_sparse_rows_fit_a_model_with_indicators():
     X = np.arange(60.0).reshape(20, 3)
     X[:6, 1] = np.nan

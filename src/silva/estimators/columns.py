@@ -256,10 +256,15 @@ def _numbers(column: nw.Series[Any]) -> Array:
 
 
 def _canonical(X: Any) -> sparse.csr_array:
-    """Return CSR with sorted, unique indices; the user's matrix is left as it is."""
+    """Return CSR with sorted, unique and short indices; the user's matrix is left as it is."""
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
+    short = np.int32  # scikit-learn's forests take no others
+    if X.indices.dtype != short and max(X.nnz, *X.shape) <= np.iinfo(short).max:
+        X = sparse.csr_array(
+            (X.data, X.indices.astype(short), X.indptr.astype(short)), shape=X.shape
+        )
     return sparse.csr_array(X)
 
 

@@ -19,8 +19,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.data import numbers, read_table
 from silva import LapTAOClassifier, OptimalTreeClassifier, SemiOptimalTreeClassifier
-from silva.hyperplanes import paper_depth
-from silva.progress import NoTreeError
+from silva.optimal.hyperplanes import paper_depth
+from silva.optimal.progress import NoTreeError
 
 TABLE_1 = (
     "prnn_synth", "analcatdata_asbestos", "lupus", "analcatdata_boxing1", "analcatdata_boxing2",

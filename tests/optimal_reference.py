@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 from scipy.optimize import linprog
 
-from silva.hyperplanes import TotalsProblem
+from silva.optimal.hyperplanes import TotalsProblem
 
 LEFT_BELOW = np.array([[1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0]], bool)  # leaves left of a node
 RIGHT_BELOW = np.array([[0, 0, 1, 1], [0, 1, 0, 0], [0, 0, 0, 1]], bool)

@@ -9,9 +9,9 @@ from numpy.testing import assert_allclose
 from optimal_reference import tiny_problem
 from test_oct_models import random_problem, random_tree
 
-from silva.milp import Builder
-from silva.mip_solvers import Effort, highs, solver_named
-from silva.oct_models import point, s2oct_tight
+from silva.optimal.milp import Builder
+from silva.optimal.mip_solvers import Effort, highs, solver_named
+from silva.optimal.oct_models import point, s2oct_tight
 
 PACKAGES = {"highs": "highspy", "scip": "pyscipopt", "gurobi": "gurobipy"}
 INSTALLED = [name for name, package in PACKAGES.items() if importlib.util.find_spec(package)]

@@ -7,11 +7,11 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import linprog
 
-from silva.hyperplanes import Hyperplanes
-from silva.mip_solvers import Effort, highs
-from silva.oct_compact import compact_point, compact_program, read_compact
-from silva.oct_h import MU, ErrorProblem, oct_h, oct_h_point, oct_h_program, read_oct_h
-from silva.oct_search import search
+from silva.optimal.hyperplanes import Hyperplanes
+from silva.optimal.mip_solvers import Effort, highs
+from silva.optimal.oct_compact import compact_point, compact_program, read_compact
+from silva.optimal.oct_h import MU, ErrorProblem, oct_h, oct_h_point, oct_h_program, read_oct_h
+from silva.optimal.oct_search import search
 
 EFFORT = Effort(seconds=60.0)
 

@@ -5,9 +5,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from optimal_reference import enumerated_optimum, tiny_problem
 
-from silva.hyperplanes import Hyperplanes, TotalsProblem, score
-from silva.mip_solvers import Effort, highs
-from silva.oct_models import (
+from silva.optimal.hyperplanes import Hyperplanes, TotalsProblem, score
+from silva.optimal.mip_solvers import Effort, highs
+from silva.optimal.oct_models import (
     alternating,
     flippable,
     mirrored,

@@ -15,14 +15,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from test_oct_h import best_on_a_line, line, width
 
 from silva import OptimalTreeClassifier, export_text
-from silva.hyperplanes import Hyperplanes, as_tree
-from silva.mip_solvers import Effort, highs
-from silva.oct_enumerate import dichotomies, enumerate_trees
-from silva.oct_h import MU, ErrorProblem, oct_h_point, oct_h_program
-from silva.oct_search import lower_bound, search
-from silva.oct_settle import leaf_tree, separate, settle
-from silva.oct_solve import solve
-from silva.tao_planes import complete
+from silva.optimal.hyperplanes import Hyperplanes, as_tree
+from silva.optimal.mip_solvers import Effort, highs
+from silva.optimal.oct_enumerate import dichotomies, enumerate_trees
+from silva.optimal.oct_h import MU, ErrorProblem, oct_h_point, oct_h_program
+from silva.optimal.oct_search import lower_bound, search
+from silva.optimal.oct_settle import leaf_tree, separate, settle
+from silva.optimal.oct_solve import solve
+from silva.optimal.tao_planes import complete
 
 
 def after_one_tree(stage):

@@ -8,10 +8,10 @@ from numpy.testing import assert_allclose
 from optimal_reference import tiny_problem
 from test_oct_models import random_problem, random_tree
 
-from silva.hyperplanes import Hyperplanes, score
-from silva.mip_solvers import Effort, highs
-from silva.oct_models import alternating, read, s2oct_tight, s2oct_verbatim
-from silva.p2_check import at_rest, check, objective, set_variables, violations
+from silva.optimal.hyperplanes import Hyperplanes, score
+from silva.optimal.mip_solvers import Effort, highs
+from silva.optimal.oct_models import alternating, read, s2oct_tight, s2oct_verbatim
+from silva.optimal.p2_check import at_rest, check, objective, set_variables, violations
 
 NAMES = ["P1b", "P1c", "P1d", "P1e", *[f"P2{letter}" for letter in "bcdefghijklmno"]]
 

@@ -25,7 +25,7 @@ from benchmarks.s2oct_instances import (
     SIMPLE,
 )
 from benchmarks.table import Options
-from silva.progress import NoTreeError
+from silva.optimal.progress import NoTreeError
 
 SETTINGS = {"limit": 1.0, "most_rows": None}
 

@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from silva import SemiOptimalTreeClassifier, export_text
 from silva.estimators.semi_optimal import whole_totals
 from silva.estimators.totals_teacher import opinion_of_forest
-from silva.progress import NoTreeError
+from silva.optimal.progress import NoTreeError
 
 
 def expected_failures(estimator):

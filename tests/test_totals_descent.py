@@ -6,11 +6,11 @@ from numpy.testing import assert_array_equal
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from totals_problems import calls, noisy_opinion, sampled
 
-from silva.hyperplanes import Hyperplanes, TotalsProblem, alternating_leaves, counts, score
-from silva.totals_descent import _Moving, descents
-from silva.totals_heuristic import cleared
-from silva.totals_planes import REACH, Clearings, Space
-from silva.totals_starts import guiding_tree, hardened, separated
+from silva.optimal.hyperplanes import Hyperplanes, TotalsProblem, alternating_leaves, counts, score
+from silva.optimal.totals_descent import _Moving, descents
+from silva.optimal.totals_heuristic import cleared
+from silva.optimal.totals_planes import REACH, Clearings, Space
+from silva.optimal.totals_starts import guiding_tree, hardened, separated
 
 
 def posed_with_start(depth, seed=0, load=load_breast_cancer, n_classes=2):

@@ -9,16 +9,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from totals_problems import calls, noisy_opinion, posed, sampled
 
-from silva import p2_check
-from silva.hyperplanes import TotalsProblem, counts, score
-from silva.mip_solvers import Effort, highs
-from silva.oct_models import s2oct_tight
-from silva.totals_cuts import choose_cuts, cuts_along
-from silva.totals_heuristic import alternate, alternations, cleared, emptied, with_totals
-from silva.totals_planes import Clearings, Space
-from silva.totals_search import search
-from silva.totals_solve import solve
-from silva.totals_starts import fill_totals, guiding_tree
+from silva.optimal import p2_check
+from silva.optimal.hyperplanes import TotalsProblem, counts, score
+from silva.optimal.mip_solvers import Effort, highs
+from silva.optimal.oct_models import s2oct_tight
+from silva.optimal.totals_cuts import choose_cuts, cuts_along
+from silva.optimal.totals_heuristic import alternate, alternations, cleared, emptied, with_totals
+from silva.optimal.totals_planes import Clearings, Space
+from silva.optimal.totals_search import search
+from silva.optimal.totals_solve import solve
+from silva.optimal.totals_starts import fill_totals, guiding_tree
 
 
 @pytest.mark.parametrize("load", [load_iris, load_wine, load_breast_cancer])

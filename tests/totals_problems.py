@@ -4,8 +4,8 @@ import itertools
 
 import numpy as np
 
-from silva.hyperplanes import TotalsProblem, diameter, paper_box
-from silva.totals_starts import Opinion
+from silva.optimal.hyperplanes import TotalsProblem, diameter, paper_box
+from silva.optimal.totals_starts import Opinion
 
 
 def posed(X, y, labelled, depth=2):

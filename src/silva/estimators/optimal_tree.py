@@ -17,12 +17,12 @@ from silva.estimators.parameters import check_integer, check_number, check_runni
 from silva.estimators.partial_labels import check_length, require_complete
 from silva.estimators.problem import leaf_numbers
 from silva.estimators.tree_reading import TreeReading
-from silva.hyperplanes import Hyperplanes, as_tree
 from silva.kernels import cpu
-from silva.mip_solvers import solver_named
-from silva.oct_h import ErrorProblem
-from silva.oct_solve import solve
-from silva.progress import Stage
+from silva.optimal.hyperplanes import Hyperplanes, as_tree
+from silva.optimal.mip_solvers import solver_named
+from silva.optimal.oct_h import ErrorProblem
+from silva.optimal.oct_solve import solve
+from silva.optimal.progress import Stage
 from silva.tree import Array, Tree
 
 DEEPEST = 10  # a complete tree of more levels has more leaves than a program can hold
@@ -57,8 +57,8 @@ class OptimalTreeClassifier(TreeReading, ClassifierMixin, BaseEstimator):
     verbose : int, default=0
         1: a line for each better tree or bound; 2: the solver's log as well.
     callback : callable, optional
-        Called with a `silva.progress.Stage` for each better tree or bound; a true answer stops,
-        as Ctrl-C does, and the best tree so far is kept.
+        Called with a `silva.optimal.progress.Stage` for each better tree or bound; a true answer
+        stops, as Ctrl-C does, and the best tree so far is kept.
 
     Attributes
     ----------

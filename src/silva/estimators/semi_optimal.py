@@ -23,7 +23,8 @@ from silva.estimators.partial_labels import PartialClasses, read_classes, read_t
 from silva.estimators.problem import leaf_numbers
 from silva.estimators.totals_teacher import opinion_of_forest, opinion_of_labels
 from silva.estimators.tree_reading import TreeReading
-from silva.hyperplanes import (
+from silva.kernels import cpu
+from silva.optimal.hyperplanes import (
     Hyperplanes,
     TotalsProblem,
     as_tree,
@@ -31,10 +32,9 @@ from silva.hyperplanes import (
     paper_box,
     paper_depth,
 )
-from silva.kernels import cpu
-from silva.mip_solvers import solver_named
-from silva.progress import NoTreeError, Proven, Stage
-from silva.totals_solve import solve, solve_roughly
+from silva.optimal.mip_solvers import solver_named
+from silva.optimal.progress import NoTreeError, Proven, Stage
+from silva.optimal.totals_solve import solve, solve_roughly
 from silva.tree import Array
 
 METHODS = ("auto", "exact", "heuristic")
@@ -81,8 +81,8 @@ class SemiOptimalTreeClassifier(TreeReading, ClassifierMixin, BaseEstimator):
     verbose : int, default=0
         1: a line for each better tree or bound; 2: the solver's log as well.
     callback : callable, optional
-        Called with a `silva.progress.Stage` for each better tree or bound; a true answer stops, as
-        Ctrl-C does, and the best tree so far is kept.
+        Called with a `silva.optimal.progress.Stage` for each better tree or bound; a true answer
+        stops, as Ctrl-C does, and the best tree so far is kept.
 
     Attributes
     ----------

@@ -16,7 +16,7 @@ import warnings
 import numpy as np
 from sklearn.ensemble import ExtraTreesClassifier
 
-from silva.totals_starts import Opinion
+from silva.optimal.totals_starts import Opinion
 from silva.tree import Array
 
 TREES = 100

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from silva.milp import Builder, Terms
-from silva.mip_solvers import Effort, highs
+from silva.optimal.milp import Builder, Terms
+from silva.optimal.mip_solvers import Effort, highs
 from silva.tree import Array
 
 REACH = 1.0 + 1e-5  # margin asked of linear programs, which answer within a tolerance

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from silva.hyperplanes import Hyperplanes
-from silva.milp import Builder
-from silva.mip_solvers import Effort, highs
-from silva.oct_h import MU, ErrorProblem
+from silva.optimal.hyperplanes import Hyperplanes
+from silva.optimal.milp import Builder
+from silva.optimal.mip_solvers import Effort, highs
+from silva.optimal.oct_h import MU, ErrorProblem
 from silva.tree import Array
 
 SLACK = 1e-7  # the strip between two sides must be wider than mu by so much

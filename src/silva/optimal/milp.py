@@ -4,7 +4,7 @@
     x_j whole where integer_j.
 
 A `Builder` collects blocks of variables and of rows; the `Program` that it returns is plain arrays,
-which `silva.mip_solvers` passes whole to a solver.
+which `mip_solvers` passes whole to a solver.
 """
 
 from __future__ import annotations

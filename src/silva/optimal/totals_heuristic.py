@@ -3,7 +3,7 @@
 Minimises what a `TotalsProblem` minimises, without its promise: rows may lie in a slab and labels
 may err. A TAO tree is fitted to the labels and to an opinion about the unlabelled rows. Then the
 thresholds of its last level move until the counts of all classes are exact. Every gap between two
-rows is a possible threshold (`silva.totals_cuts`).
+rows is a possible threshold (`totals_cuts`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from silva.hyperplanes import Hyperplanes, Score, TotalsProblem, path_sides, score
-from silva.oct_models import alternating
-from silva.totals_cuts import choose_cuts, cuts_along
-from silva.totals_planes import CLEAR, Space, fitted_plane, widest_plane
-from silva.totals_starts import Opinion, guiding_tree
+from silva.optimal.hyperplanes import Hyperplanes, Score, TotalsProblem, path_sides, score
+from silva.optimal.oct_models import alternating
+from silva.optimal.totals_cuts import choose_cuts, cuts_along
+from silva.optimal.totals_planes import CLEAR, Space, fitted_plane, widest_plane
+from silva.optimal.totals_starts import Opinion, guiding_tree
 from silva.tree import Array
 
 TREES = 10

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from silva.hyperplanes import Hyperplanes
+from silva.optimal.hyperplanes import Hyperplanes
 
 TOLERANCE = 1e-6
 

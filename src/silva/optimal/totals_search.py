@@ -24,10 +24,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from silva.hyperplanes import Hyperplanes, Score, TotalsProblem, alternating_leaves, score
-from silva.totals_descent import descents
-from silva.totals_heuristic import cleared, with_totals
-from silva.totals_planes import (
+from silva.optimal.hyperplanes import Hyperplanes, Score, TotalsProblem, alternating_leaves, score
+from silva.optimal.totals_descent import descents
+from silva.optimal.totals_heuristic import cleared, with_totals
+from silva.optimal.totals_planes import (
     Clearings,
     Option,
     Plane,
@@ -36,7 +36,7 @@ from silva.totals_planes import (
     nearest_plane,
     pulled_plane,
 )
-from silva.totals_starts import (
+from silva.optimal.totals_starts import (
     PULLED,
     Opinion,
     alternated,

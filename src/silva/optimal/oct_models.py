@@ -22,7 +22,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from silva.hyperplanes import (
+from silva.optimal.hyperplanes import (
     Hyperplanes,
     TotalsProblem,
     alternating_leaves,
@@ -30,7 +30,7 @@ from silva.hyperplanes import (
     leaf_errors,
     path_sides,
 )
-from silva.milp import Builder, Program, Terms
+from silva.optimal.milp import Builder, Program, Terms
 from silva.tree import Array
 
 LEFT, RIGHT = -1, 1

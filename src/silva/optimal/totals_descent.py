@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from silva.hyperplanes import Hyperplanes, TotalsProblem
-from silva.totals_planes import Plane, Space, pulled_plane
-from silva.totals_starts import Opinion
+from silva.optimal.hyperplanes import Hyperplanes, TotalsProblem
+from silva.optimal.totals_planes import Plane, Space, pulled_plane
+from silva.optimal.totals_starts import Opinion
 from silva.tree import Array
 
 PULLED = (60, 200)  # unlabelled rows in a program; of 30 to 800, 60 and 120 got to the totals most

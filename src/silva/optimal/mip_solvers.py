@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import highspy
 import numpy as np
 
-from silva.milp import Program
+from silva.optimal.milp import Program
 from silva.tree import Array
 
 

@@ -7,7 +7,7 @@ each of its rows on the side where the tree answers it better, which is a two-cl
     minimise  sum_i care_i hinge_i + price · |a|_1-like cost of features,   |a|_1 <= 2 / mu,
 
 a linear program, repeated with care divided by the hinge so that few rows err much rather than many
-a little. `silva.oct_settle` turns what comes out into a tree that the program of OCT-H accepts.
+a little. `oct_settle` turns what comes out into a tree that the program of OCT-H accepts.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from silva.hyperplanes import Hyperplanes
-from silva.milp import Builder
-from silva.mip_solvers import Effort, highs
-from silva.oct_h import MU, ErrorProblem
-from silva.oct_settle import LARGE, SLACK, leaf_tree, settle
-from silva.tao_planes import tao_planes
+from silva.optimal.hyperplanes import Hyperplanes
+from silva.optimal.milp import Builder
+from silva.optimal.mip_solvers import Effort, highs
+from silva.optimal.oct_h import MU, ErrorProblem
+from silva.optimal.oct_settle import LARGE, SLACK, leaf_tree, settle
+from silva.optimal.tao_planes import tao_planes
 from silva.tree import Array
 
 SWEEPS = 8  # of the alternation from one start

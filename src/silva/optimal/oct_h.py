@@ -15,8 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
-from silva.hyperplanes import Hyperplanes, path_sides
-from silva.milp import Builder, Program, Terms
+from silva.optimal.hyperplanes import Hyperplanes, path_sides
+from silva.optimal.milp import Builder, Program, Terms
 from silva.tree import Array
 
 MU = 0.005  # the paper's strictness of "left"

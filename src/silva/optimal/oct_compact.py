@@ -1,6 +1,6 @@
 """OCT-H of two classes without a price of features, as a smaller program with the same optimum.
 
-It differs from the paper's (`silva.oct_h`) in: the leaves have alternating classes, as in S²OCT,
+It differs from the paper's (`oct_h`) in: the leaves have alternating classes, as in S²OCT,
 which is no restriction for two; a row has one binary for each node above a pair of leaves, and one
 that says whether it is answered wrongly, instead of one for each leaf and those of the leaves'
 classes; and the big-M of a row is its largest distance to another in any column, which is all that
@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from silva.hyperplanes import Hyperplanes, alternating_leaves, path_sides
-from silva.milp import Builder, Program, Terms
-from silva.oct_h import MU, ErrorProblem
+from silva.optimal.hyperplanes import Hyperplanes, alternating_leaves, path_sides
+from silva.optimal.milp import Builder, Program, Terms
+from silva.optimal.oct_h import MU, ErrorProblem
 from silva.tree import Array
 
 ROOM = 0.5 * MU  # from a hyperplane in the middle of its strip to the rows

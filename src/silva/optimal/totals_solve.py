@@ -3,10 +3,10 @@
 Minimises a `TotalsProblem`. Its objective is never negative, so that a tree with objective 0 is
 proven optimal the moment it is found: nearly all the time goes into looking for one.
 
-1. "starts": trees of the heuristic (`silva.totals_heuristic`), which meet the totals. Where they
+1. "starts": trees of the heuristic (`totals_heuristic`), which meet the totals. Where they
    have all labels right, linear programs nearly always empty their slabs, without a change of an
    answer; where not, the tree is feasible all the same.
-2. "search": trees with objective 0, plane by plane (`silva.totals_search`), and after a fifth of
+2. "search": trees with objective 0, plane by plane (`totals_search`), and after a fifth of
    the time, if there is no tree at all yet, "feasible" ones, whose labels may err: trees of the
    heuristic with thresholds in gaps as wide as a slab, then ones of the search.
 3. "choice": optimal trees abound, and are not equally good. Some more are collected, and the one
@@ -30,13 +30,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from silva.hyperplanes import Hyperplanes, TotalsProblem, score
-from silva.mip_solvers import Effort, Solver, highs
-from silva.oct_models import point, read, s2oct_tight
-from silva.progress import TOLERANCE, Callback, Progress, Proven
-from silva.totals_heuristic import alternate, alternations, cleared, emptied
-from silva.totals_search import search
-from silva.totals_starts import Opinion
+from silva.optimal.hyperplanes import Hyperplanes, TotalsProblem, score
+from silva.optimal.mip_solvers import Effort, Solver, highs
+from silva.optimal.oct_models import point, read, s2oct_tight
+from silva.optimal.progress import TOLERANCE, Callback, Progress, Proven
+from silva.optimal.totals_heuristic import alternate, alternations, cleared, emptied
+from silva.optimal.totals_search import search
+from silva.optimal.totals_starts import Opinion
 from silva.tree import Array
 
 FIRST_SHARE, FEASIBLE_SHARE, SEARCH_SHARE = 0.2, 0.35, 0.7  # of the time, when each stage ends

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from silva.grow import random_start
-from silva.hyperplanes import Hyperplanes
 from silva.kernels import cpu
 from silva.leaves import ClassShares
+from silva.optimal.hyperplanes import Hyperplanes
 from silva.splits import Oblique
 from silva.tao import optimise
 from silva.tree import Array, Tree

@@ -1,6 +1,6 @@
 """Every constraint of problem (P2) of the S²OCT paper, checked one by one in plain arrays.
 
-The check shares nothing with the programs of `silva.oct_models`: it sets the variables from their
+The check shares nothing with the programs of `oct_models`: it sets the variables from their
 meaning and tests them against the formulas as printed, with Theorem 2's M and Proposition 1's B.
 A claim that a tree is optimal rests on it.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from silva.hyperplanes import Hyperplanes, TotalsProblem
+from silva.optimal.hyperplanes import Hyperplanes, TotalsProblem
 from silva.tree import Array
 
 ALL_PAIRS = 5000

@@ -15,10 +15,10 @@ from math import comb
 
 import numpy as np
 
-from silva.hyperplanes import Hyperplanes
-from silva.oct_h import ErrorProblem
-from silva.oct_search import relabel
-from silva.oct_settle import leaf_tree, separate, settle
+from silva.optimal.hyperplanes import Hyperplanes
+from silva.optimal.oct_h import ErrorProblem
+from silva.optimal.oct_search import relabel
+from silva.optimal.oct_settle import leaf_tree, separate, settle
 from silva.tree import Array
 
 MOST_CUTS = 20_000  # a quarter of a minute for 200 rows

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import rankdata
 
-from silva.hyperplanes import (
+from silva.optimal.hyperplanes import (
     Hyperplanes,
     TotalsProblem,
     alternating_leaves,
@@ -22,11 +22,11 @@ from silva.hyperplanes import (
     path_sides,
     score,
 )
-from silva.oct_h import ErrorProblem
-from silva.oct_models import alternating
-from silva.oct_search import search
-from silva.tao_planes import tao_planes
-from silva.totals_planes import (
+from silva.optimal.oct_h import ErrorProblem
+from silva.optimal.oct_models import alternating
+from silva.optimal.oct_search import search
+from silva.optimal.tao_planes import tao_planes
+from silva.optimal.totals_planes import (
     SATURATION,
     Space,
     fitted_plane,

@@ -2,10 +2,10 @@
 
 A tree is proven optimal when its objective meets a lower bound. The first bound costs nothing: rows
 that no tree can tell apart and that disagree. With few labels a tree that meets it is often found
-by `silva.oct_search`, and the proof is complete without a single branching. Where it is not, few
-rows in few columns are enumerated (`silva.oct_enumerate`), and else a program takes over from the
-best tree, with the time that is left: the paper's (`silva.oct_h`), or a smaller one for two classes
-(`silva.oct_compact`).
+by `oct_search`, and the proof is complete without a single branching. Where it is not, few
+rows in few columns are enumerated (`oct_enumerate`), and else a program takes over from the
+best tree, with the time that is left: the paper's (`oct_h`), or a smaller one for two classes
+(`oct_compact`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from silva.milp import Program
-from silva.mip_solvers import Effort, Solver
-from silva.oct_compact import can_be_compact, compact_point, compact_program, read_compact
-from silva.oct_enumerate import can_enumerate, enumerate_trees
-from silva.oct_h import ErrorProblem, oct_h_point, oct_h_program, read_oct_h
-from silva.oct_search import lower_bound, search
-from silva.oct_settle import leaf_tree, settle
-from silva.progress import TOLERANCE, Callback, Progress, Proven
+from silva.optimal.milp import Program
+from silva.optimal.mip_solvers import Effort, Solver
+from silva.optimal.oct_compact import can_be_compact, compact_point, compact_program, read_compact
+from silva.optimal.oct_enumerate import can_enumerate, enumerate_trees
+from silva.optimal.oct_h import ErrorProblem, oct_h_point, oct_h_program, read_oct_h
+from silva.optimal.oct_search import lower_bound, search
+from silva.optimal.oct_settle import leaf_tree, settle
+from silva.optimal.progress import TOLERANCE, Callback, Progress, Proven
 from silva.tree import Array
 
 STARTS, STARTS_A_ROW = 300, 5  # of the search, before the program

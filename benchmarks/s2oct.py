@@ -7,13 +7,13 @@ dropped, class A the label 1 if there is one, else the first, all others B. Tree
 depth: 2 below 1,000 rows, else 3. One thread.
 
 S²OCT (`SemiOptimalTreeClassifier` with `method="exact"`; also with the paper's units of the
-columns, `scaling="paper"`, a minute at most; and with `method="heuristic"`, which stands in where
-no tree that keeps all constraints was found in the time) knows the labels and how many unlabelled
-rows are A, λ. OCT-H (`OptimalTreeClassifier`, a minute at most) and CART (scikit-learn) know the
-labels. "Top-λ" methods call the λ unlabelled rows of the highest score A: logistic regression and
-extremely random trees on the labels (if these are of one class, rows rank by their distance from
-the labelled ones). LapTAO knows all rows, and with "totals" how many are A, unless one class has no
-label.
+columns, `scaling="paper"`, a minute at most, on the first sample of a set only; and with
+`method="heuristic"`, which stands in where no tree that keeps all constraints was found in the
+time) knows the labels and how many unlabelled rows are A, λ. OCT-H (`OptimalTreeClassifier`, a
+minute at most) and CART (scikit-learn) know the labels. "Top-λ" methods call the λ unlabelled rows
+of the highest score A: logistic regression and extremely random trees on the labels (if these are
+of one class, rows rank by their distance from the labelled ones). LapTAO knows all rows, and with
+"totals" how many are A, unless one class has no label.
 
 Small sets come first, all samples of them. "All" sizes are of the samples that have every set.
 
@@ -196,6 +196,11 @@ def groups(records):
                 yield kind, size, some
 
 
+def with_method(records, method):
+    """Return the records that have a method: slow ones are not asked for every sample."""
+    return [record for record in records if method in record["methods"]]
+
+
 def scores(records, method, rows="unlabelled"):
     """Return the MEASURES of a method, one line an instance."""
     return np.array([record["methods"][method][rows] for record in records])
@@ -209,8 +214,11 @@ def proof_seconds(records, method):
 def mean_rows(records):
     """Means of all measures over the instances of each kind and size."""
     rows = []
-    for kind, size, some in groups(records):
+    for kind, size, every in groups(records):
         for method in METHODS:
+            some = with_method(every, method)
+            if not some:
+                continue
             hidden, everywhere = (
                 scores(some, method, which).mean(axis=0) for which in ("unlabelled", "all")
             )
@@ -286,8 +294,11 @@ def proof_rows(records):
     longest = max(record["limit"] for record in records)
     moments = [moment for moment in MOMENTS if moment <= longest] or [longest]
     rows = []
-    for kind, size, some in groups(records):
+    for kind, size, every in groups(records):
         for method in (OURS, PAPER_UNITS, LABELS_ONLY):
+            some = with_method(every, method)
+            if not some:
+                continue
             seconds = proof_seconds(some, method)
             row = {"samples": kind, "sets": size, "instances": len(some), "method": method}
             row |= {f"{moment:g} s": percent(np.mean(seconds <= moment)) for moment in moments}
@@ -361,7 +372,11 @@ def set_cells(some, methods):
         "median seconds": f"{np.median(seconds[proven]):.1f}" if proven.any() else "",
         "exact totals": f"{exact} of {len(some)}",
     }  # fmt: skip
-    return cells | {method: f"{scores(some, method)[:, 0].mean():.3f}" for method in methods}
+    return cells | {
+        method: f"{scores(having, method)[:, 0].mean():.3f}"
+        for method in methods
+        if (having := with_method(some, method))
+    }
 
 
 def large_rows(records):

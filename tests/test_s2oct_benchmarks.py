@@ -297,6 +297,25 @@ def test_the_time_asked_for_counts_where_it_is_less_than_the_own():
     assert s2oct.limits(None) == "Most seconds of a fit: 120 below 1000 rows, else 600."
 
 
+def test_the_paper_units_are_asked_for_the_first_sample_only(data_folder):
+    first, second = (instances.instance("iris", BIASED, seed) for seed in (0, 1))
+    assert set(METHODS) - set(instances.methods_of(first)) == set()
+    assert set(METHODS) - set(instances.methods_of(second)) == {PAPER_UNITS}
+
+
+def test_a_method_is_judged_by_the_samples_that_have_it():
+    records = [record("a", accuracy=(0.9, 0.8), ours=3.0), record("a", seed=1, ours=9.0)]
+    del records[1]["methods"][PAPER_UNITS]
+    counts = {row["method"]: row["instances"] for row in s2oct.mean_rows(records)}
+    assert (counts[OURS], counts[PAPER_UNITS]) == (2, 1)
+    shares = {row["method"]: row["5 s"] for row in s2oct.proof_rows(records)}
+    assert (shares[OURS], shares[PAPER_UNITS]) == ("50 %", "100 %")
+    (row,) = s2oct.set_rows(records)
+    assert (row[OURS], row[PAPER_UNITS]) == ("0.700", "0.800")
+    (row,) = s2oct.set_rows(records[1:])
+    assert PAPER_UNITS not in row
+
+
 def test_share_proven_grows_with_time():
     records = [record("a", ours=3.0), record("b", ours=40.0), record("c"), record("d", ours=5.0)]
     row = s2oct.proof_rows(records)[-2]

@@ -129,9 +129,11 @@ def peers_at_hand(notes):
 def measured(names, plan, size, peers, log, notes):
     """Return a record for every set, share and seed; scores in the log are not measured again.
 
-    After an interrupt they are those of the sets that are complete.
+    A set with fewer rows than `size` has the same draws for any greater size. After an interrupt
+    the records are those of the sets that are complete.
     """
-    known = {key(record): record for record in read_log(log) if record["rows"] == size}
+    logged = [record for record in read_log(log) if record["rows"] == min(size, record["of"])]
+    known = {key(record): record for record in logged}
     done = {case: record for case, record in known.items() if is_complete(record, peers)}
 
     def cases(name):
@@ -199,8 +201,8 @@ def measure(data, share, seed, size, peers, known):
         else float(score(data.y[test], fit_quietly(model, X[train], partial).predict(X[test])))
         for name, model in methods.items()
     }
-    return {"set": data.name, "task": data.task, "share": share, "seed": seed, "rows": size,
-            "scores": scores}  # fmt: skip
+    return {"set": data.name, "task": data.task, "share": share, "seed": seed, "rows": len(rows),
+            "of": len(data.y), "scores": scores}  # fmt: skip
 
 
 def totals_of(y, partial):

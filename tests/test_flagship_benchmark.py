@@ -90,6 +90,21 @@ def test_what_the_log_has_is_not_measured_again(tmp_path, monkeypatch, data_fold
     assert flagship.measured(["iris"], plan, 90, (), log, [])[0]["rows"] == 90
 
 
+def test_draws_of_a_whole_set_count_for_any_greater_size(tmp_path, monkeypatch, data_folder):
+    monkeypatch.setattr(
+        flagship, "class_methods",
+        lambda seed, peers: {"CART": flagship.classifiers(seed)["CART, labels only"]},
+    )  # fmt: skip
+    monkeypatch.setattr(flagship, "TOTALS", {})
+    here = flagship.Parallel(n_jobs=1, return_as="generator")
+    monkeypatch.setattr(flagship, "Parallel", lambda **_: here)
+    log, plan = tmp_path / "log.jsonl", [(0.1, 0)]
+    whole = flagship.measured(["iris"], plan, 150, (), log, [])
+    assert whole[0]["rows"] == whole[0]["of"]
+    assert flagship.measured(["iris"], plan, 200, (), log, []) == whole
+    assert len(read_log(log)) == 1
+
+
 def test_a_record_that_lacks_a_method_is_completed_and_its_other_scores_are_kept(
     tmp_path, monkeypatch, data_folder
 ):
@@ -103,7 +118,8 @@ def test_a_record_that_lacks_a_method_is_completed_and_its_other_scores_are_kept
     here = flagship.Parallel(n_jobs=1, return_as="generator")
     monkeypatch.setattr(flagship, "Parallel", lambda **_: here)
     log = tmp_path / "log.jsonl"
-    partial = {"set": "iris", "task": "classification", "share": 0.1, "seed": 0, "rows": 100}
+    partial = {"set": "iris", "task": "classification", "share": 0.1, "seed": 0, "rows": 100,
+               "of": 150}  # fmt: skip
     append(log, partial | {"scores": {"RF": 2.0}})
     (found,) = flagship.measured(["iris"], [(0.1, 0)], 100, (), log, [])
     assert found["scores"]["RF"] == 2.0

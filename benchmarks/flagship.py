@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy.stats import ttest_1samp
 from sklearn.base import clone
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -100,11 +101,14 @@ def run(options):
     records = measured(names, plan, size, peers, log, notes)
     rows, sections = [], []
     for task, title in (("classification", "classes"), ("regression", "numbers")):
-        cells = means([record for record in records if record["task"] == task])
+        some = [record for record in records if record["task"] == task]
+        cells = means(some)
         if not cells:
             continue
         rows += summary(title, cells)
         notes += verdicts(title, cells)
+        if len(seeds) > 2:
+            notes += beyond_chance(title, some)
         text = "Mean over the shares of labels and the seeds."
         sections.append((f"Sets with {title}", text, rows_of_sets(cells)))
     return Table(rows, notes, peers, tuple(sections))
@@ -407,6 +411,38 @@ def verdicts(title, cells):
         if told in next(iter(cells.values())):
             gap = set_means(cells, told) - set_means(cells, name)
             notes.append(f"{title}: true totals bring {name} {gap.mean():+.2f} points.")
+    return notes
+
+
+def beyond_chance(title, records):
+    """Return what the draws of a cell tell apart, and how sure the worst set is.
+
+    With five draws a cell is a noisy thing: who is ahead of all others in it is often luck.
+    """
+    draws = {}
+    for record in records:
+        draws.setdefault(key(record)[:2], []).append(record["scores"])
+    some = next(iter(draws.values()))[0]
+    parts = []
+    for other in [name for name in SINGLE[1:] if name in some]:
+        gaps = [np.array([one[TREE] - one[other] for one in cell]) for cell in draws.values()]
+        sure = [gap.mean() for gap in gaps if gap.any() and ttest_1samp(gap, 0).pvalue < 0.05]
+        ahead, behind = (np.sum(np.sign(sure) == sign) / len(gaps) for sign in (1, -1))
+        parts.append(f"{ahead:.0%} / {behind:.0%} ({other})")
+    notes = [
+        f"{title}: {TREE} is ahead / behind by more than chance (paired t-test over the draws of a "
+        f"cell, 5 %) in {', '.join(parts)}."
+    ]
+    for name, bar in BARS.items():
+        gaps = {}
+        for (of, _), cell in draws.items():
+            gaps.setdefault(of, []).extend(100 * (one[name] - one[bar]) for one in cell)
+        worst = min(gaps, key=lambda of: np.mean(gaps[of]))
+        gap = np.array(gaps[worst])
+        notes.append(
+            f"{title}: {name} less {bar} on {worst}: {gap.mean():+.1f} ± "
+            f"{gap.std(ddof=1) / np.sqrt(len(gap)):.1f} over its {len(gap)} draws."
+        )
     return notes
 
 

@@ -56,6 +56,20 @@ def test_a_tree_is_ahead_of_the_single_trees_only_if_of_all_of_them():
     assert "50% (CART)" in text
 
 
+def test_draws_tell_a_difference_from_luck():
+    names = ("SilvaTree", "CART", "TAO", "RF", "SilvaForest", "RF+ET")
+    tree, luck = np.array([0.7, 0.71, 0.72, 0.73]), np.array([0.01, -0.01, 0.02, -0.02])
+    scores = dict.fromkeys(names, tree) | {"CART": tree + 0.1 + luck, "TAO": tree + luck}
+    records = [
+        {"set": "a", "share": 0.05, "seed": seed,
+         "scores": {name: scores[name][seed] for name in names}}
+        for seed in range(4)
+    ]  # fmt: skip
+    text = " ".join(flagship.beyond_chance("classes", records))
+    assert "in 0% / 0% (TAO), 0% / 100% (CART)." in text
+    assert "SilvaForest less RF+ET on a: +0.0 ± 0.0 over its 4 draws." in text
+
+
 def test_methods_that_know_the_totals_have_no_rank():
     rows = flagship.summary("classes", cells_of())
     ranked = {row["method"] for row in rows if row["mean rank"]}

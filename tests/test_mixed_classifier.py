@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from silva.estimators import mixed_classifier, stacking
 from silva.estimators.column_views import Units
-from silva.estimators.mixed_classifier import EXPECTED, MixedClassifier
+from silva.estimators.mixed_classifier import EXPECTED, VIEWS, MixedClassifier
 from silva.estimators.stacking import PRIOR, best_shares, folds
 
 
@@ -39,7 +39,7 @@ def test_shares_sum_to_one_and_none_is_negative(fitted):
     shares = np.array(list(fitted.shares_.values()))
     assert shares.min() >= 0
     assert shares.sum() == pytest.approx(1)
-    assert fitted.shares_.keys() == EXPECTED.keys()
+    assert list(fitted.shares_) == [name for name in EXPECTED if "levels" not in name]
 
 
 def test_planes_count_more_where_a_plane_parts_the_classes_and_forests_where_a_rule_does():
@@ -47,8 +47,8 @@ def test_planes_count_more_where_a_plane_parts_the_classes_and_forests_where_a_r
     X = rng.normal(size=(150, 6))
     plane = MixedClassifier(n_trees=30).fit(X, X.sum(axis=1) > 0).shares_
     rule = MixedClassifier(n_trees=30).fit(X, (X[:, 0] > 0.5) | (X[:, 1] > 0.5)).shares_
-    smooth = [name for name in EXPECTED if "kernel" in name or "logistic" in name]
-    trees = [name for name in EXPECTED if name not in smooth]
+    smooth = [name for name in plane if "kernel" in name or "logistic" in name]
+    trees = [name for name in plane if name not in smooth]
     assert sum(plane[name] for name in smooth) > 0.8
     assert sum(rule[name] for name in trees) > 0.8
 
@@ -85,7 +85,7 @@ def test_without_held_out_rows_shares_are_those_expected(iris):
     X, y = iris
     two = [np.flatnonzero(y == label)[0] for label in (0, 1)]
     shares = MixedClassifier(n_trees=4).fit(X[two], y[two]).shares_
-    total = sum(EXPECTED.values())
+    total = sum(EXPECTED[name] for name in shares)
     assert shares == pytest.approx({name: EXPECTED[name] / total for name in shares})
 
 
@@ -162,6 +162,52 @@ def test_bagged_trees_are_left_out_where_labels_times_columns_are_many(iris, mon
     )  # one cell too few, folds are smaller
     model = MixedClassifier(n_trees=5).fit(iris[0][:60], iris[1][:60])
     assert "bagged trees" not in model.shares_
+    assert [member.name for member in model.without(0).members_] == list(model.shares_)
+
+
+@pytest.fixture(scope="module")
+def categories():
+    """Codes of categories without order: the class is whether two columns are of one kind."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(8, size=(2000, 6)).astype(float)
+    odd = np.array([0, 1, 1, 0, 1, 0, 0, 1])[X.astype(int)]
+    return X, odd[:, :3].sum(axis=1) > 1
+
+
+def test_members_that_see_levels_know_categories_whose_codes_have_no_order(categories):
+    X, y = categories
+    model = MixedClassifier(n_trees=50).fit(X[:100], y[:100])
+    views = model.units_.views(X[100:], VIEWS)
+    right = {
+        member.name: np.mean(member.predict(views).argmax(axis=1) == y[100:])
+        for member in model.members_
+    }
+    for name in ("extra trees", "kernel", "logistic regression"):
+        assert right[f"{name} of levels"] > right[name] + 0.05
+    levels = {name for name in model.shares_ if "levels" in name}
+    assert sum(model.shares_[name] for name in levels) > 0.8
+    best_other = max(right[name] for name in right if name not in levels)
+    assert model.score(X[100:], y[100:]) > best_other + 0.1
+
+
+def test_which_number_stands_for_a_category_does_not_matter_to_members_that_see_levels(categories):
+    X, y = categories
+    other = np.random.default_rng(1).permutation(8).astype(float)[X.astype(int)]
+    some = slice(100, 300)
+    answers = []
+    for rows in (X, other):
+        model = MixedClassifier(n_trees=2, units=Units.of(rows)).fit(rows[:100], y[:100])
+        views = model.units_.views(rows[some], VIEWS)
+        line = next(m for m in model.members_ if m.name == "logistic regression of levels")
+        answers.append(line.model.model.predict(views[line.view]))
+    assert_allclose(*answers, atol=1e-3)
+
+
+def test_levels_are_left_out_where_labels_times_levels_are_many(categories, monkeypatch):
+    X, y = categories
+    monkeypatch.setattr(mixed_classifier, "LEVEL_CELLS", 60 * 48 - 1)
+    model = MixedClassifier(n_trees=2).fit(X[:60], y[:60])
+    assert not any("levels" in name for name in model.shares_)
     assert [member.name for member in model.without(0).members_] == list(model.shares_)
 
 

@@ -14,6 +14,7 @@ from silva.tree import Array
 
 VIEWS = ("raw", "squashed", "standard", "wide", "ranks")
 QUANTILES = 1000
+FEWEST_LEVELS, MOST_LEVELS = 3, 12  # whole numbers in a column that may be codes of categories
 WIDE = 5.0  # deviations at which values are clipped for linear leaves; planes can use far ones
 
 
@@ -25,11 +26,14 @@ class Units:
     ----------
     mean, deviation : arrays of shape (columns,)
     quantiles : array of shape (at most 1000, columns), or None where columns are sparse
+    levels : Levels or None
+        None where no column is of a few whole numbers.
     """
 
     mean: Array
     deviation: Array
     quantiles: Array | None
+    levels: Levels | None
 
     @classmethod
     def of(cls, X: Matrix) -> Units:
@@ -38,15 +42,21 @@ class Units:
         mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
         if sparse.issparse(X):
             square = np.asarray(X.power(2).mean(axis=0)).ravel() - mean**2
-            return cls(mean, _deviation(square, mean), None)
+            return cls(mean, _deviation(square, mean), None, None)
         square = np.einsum("ij,ij->j", X - mean, X - mean) / n_rows
         place = np.linspace(0, n_rows - 1, min(n_rows, QUANTILES)).round().astype(int)
-        return cls(mean, _deviation(square, mean), np.sort(X, axis=0)[place])
+        ordered = np.sort(X, axis=0)
+        return cls(mean, _deviation(square, mean), ordered[place], Levels.of(ordered))
+
+    def width(self, names: Collection[str]) -> int:
+        """Return the number of columns of the widest of these views."""
+        return self.levels.width if self.levels and "levels" in names else len(self.mean)
 
     def views(self, X: Matrix, names: Collection[str] = VIEWS) -> dict[str, Matrix]:
         """Return the rows as they are, squashed, standardised and clipped, and by rank, if named.
 
-        Sparse ones are neither centred nor clipped nor ranked.
+        Sparse ones are neither centred nor clipped nor ranked. "levels", codes as indicators and
+        other columns standardised, are there if named and where a column may be codes.
         """
         if self.quantiles is None:
             X = sparse.csr_matrix(X)
@@ -64,7 +74,69 @@ class Units:
             found["wide"] = np.clip(standard, -WIDE, WIDE)
         if "ranks" in names:
             found["ranks"] = ranks(X, self.quantiles)
+        if "levels" in names and self.levels is not None:
+            found["levels"] = self.levels.show(X, np.clip(standard, -CLIP, CLIP))
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """The values of columns of a few whole numbers: often codes of categories, in any order.
+
+    Attributes
+    ----------
+    column, value, share : arrays of shape (values,)
+        Where each value stands, and the share of the rows that have it.
+    deviation : array of shape (values,)
+        Root of the variance of the column's indicators together.
+    others : int array
+        Columns that are no such codes.
+    """
+
+    column: Array
+    value: Array
+    share: Array
+    deviation: Array
+    others: Array
+
+    @classmethod
+    def of(cls, ordered: Array) -> Levels | None:
+        """Find such columns, given the values of all in order; None if there are none."""
+        n_rows, n_columns = ordered.shape
+        some = ordered[:: max(n_rows // QUANTILES, 1)]
+        codes = np.flatnonzero(_is_code(some) & (_is_first(some).sum(axis=0) <= MOST_LEVELS))
+        codes = codes[_is_code(ordered[:, codes])]
+        n_values = _is_first(ordered[:, codes]).sum(axis=0)
+        codes = codes[(n_values >= FEWEST_LEVELS) & (n_values <= MOST_LEVELS)]
+        if len(codes) == 0:
+            return None
+        place, row = np.nonzero(_is_first(ordered[:, codes]).T)
+        share = np.diff(row, append=n_rows) % n_rows / n_rows  # a column's first row is 0, or n
+        variance = np.bincount(place, share * (1 - share))
+        others = np.setdiff1d(np.arange(n_columns), codes)
+        column = codes[place]
+        return cls(column, ordered[row, column], share, np.sqrt(variance[place]), others)
+
+    @property
+    def width(self) -> int:
+        """Number of columns shown."""
+        return len(self.column) + len(self.others)
+
+    def show(self, X: Array, standard: Array) -> Array:
+        """Return an indicator for each value, a column's together of variance one, and the others.
+
+        A value that no row had has no indicator; one that is rare is only far out.
+        """
+        indicators = (X[:, self.column] == self.value) - self.share
+        return np.hstack([np.minimum(indicators / self.deviation, CLIP), standard[:, self.others]])
+
+
+def _is_code(ordered: Array) -> Array:
+    return np.asarray((ordered == np.rint(ordered)).all(axis=0))
+
+
+def _is_first(ordered: Array) -> Array:
+    return np.diff(ordered, axis=0, prepend=-np.inf) > 0
 
 
 def squashed(X: Array, quantiles: Array, deviation: Array) -> Array:

@@ -30,10 +30,14 @@ EXPECTED = {
     "kernel of ranks": 0.1,
     "kernel of all columns": 0.05,
     "logistic regression": 0.05,
-}  # shares before any label was held out; they are normalised
-VIEWS = ("raw", "standard", "ranks")  # of the columns that members are shown
+    "extra trees of levels": 0.2,
+    "kernel of levels": 0.1,
+    "logistic regression of levels": 0.05,
+}  # shares before any label was held out; they are normalised over the members that there are
+VIEWS = ("raw", "standard", "ranks", "levels")  # of the columns that members are shown
 TREES = 100  # of each forest, and half as many bagged ones
 BAGGED_CELLS = 200_000  # labels times columns at most: bagged trees look at every column
+LEVEL_CELLS = 2_000_000  # labels times levels at most
 EVEN = 1.0  # nats against a temperature of a half or of two for a member
 LINE_ROWS, LINE_STEPS = 2000, 200  # of logistic regression
 
@@ -82,9 +86,12 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
     which a table has is soon seen. Members are a random forest, extremely random trees, bagged
     trees that look at all columns, kernel regressions of the class indicators (standardised columns
     in proportion to their relevance, the same by rank, and all columns alike) and logistic
-    regression. Each is made as certain as rows held out bear out (forests of many classes are
-    right more often than they say), then their shares minimise the squared error of held-out
-    answers near those expected of a table (`best_shares`).
+    regression. Columns of three to twelve whole numbers may be codes of categories, whose order
+    means nothing: where there are some, three more members see an indicator for each number
+    (extremely random trees, a kernel regression and logistic regression). Each member is made as
+    certain as rows held out bear out (forests of many classes are right more often than they say),
+    then their shares minimise the squared error of held-out answers near those expected of a table
+    (`best_shares`).
 
     Parameters
     ----------
@@ -125,7 +132,9 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, code = np.unique(y, return_inverse=True)
         weight = np.ones(len(code)) if sample_weight is None else np.asarray(sample_weight)
         self.units_ = Units.of(X) if self.units is None else self.units
-        views = self.units_.views(X, VIEWS)
+        levels = self.units_.levels
+        few_cells = levels is not None and len(code) * levels.width <= LEVEL_CELLS
+        views = self.units_.views(X, VIEWS if few_cells else VIEWS[:-1])
         self._bagged = X.shape[0] * X.shape[1] <= BAGGED_CELLS  # in all folds or in none
         self.members_ = self._fit_members(views, code, weight, self.n_trees)
         fold = self._folds(code) if self.fold is None else self.fold
@@ -221,27 +230,27 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
     ) -> list[Member]:
         """Fit the members that these rows allow."""
         n_classes, seed = len(self.classes_), self.random_state
-        raw, standard = views["raw"], views["standard"]
-        forests: dict[str, Any] = {
-            "random forest": RandomForestClassifier(n_trees),
-            "extra trees": ExtraTreesClassifier(n_trees),
-        }
-        if self._bagged:
-            forests["bagged trees"] = RandomForestClassifier(
-                max(n_trees // 2, 1), max_features=None
-            )
-        members = []
-        for name, forest in forests.items():
-            forest.set_params(random_state=seed, n_jobs=self.n_jobs).fit(raw, code, weight)
+        half = max(n_trees // 2, 1)
+        members, relevant = [], {}
+        for name, view, forest in (
+            ("random forest", "raw", RandomForestClassifier(n_trees)),
+            ("extra trees", "raw", ExtraTreesClassifier(n_trees)),
+            ("bagged trees", "raw", RandomForestClassifier(half, max_features=None)),
+            ("extra trees of levels", "levels", ExtraTreesClassifier(n_trees)),
+        ):
+            if view not in views or (name == "bagged trees" and not self._bagged):
+                continue
+            forest.set_params(random_state=seed, n_jobs=self.n_jobs).fit(views[view], code, weight)
             forest.n_jobs = None  # threads would add the answers in any order
-            members.append(Member(name, "raw", None, Probabilities(forest, n_classes)))
+            members.append(Member(name, view, None, Probabilities(forest, n_classes)))
+            relevant[name] = np.sqrt(relevance(forest, len(code)))
 
         indicators = np.eye(n_classes)[code]
-        relevant = np.sqrt(relevance(forests["extra trees"], len(code)))
         for name, view, scale in (
-            ("kernel", "standard", relevant),
-            ("kernel of ranks", "ranks", relevant),
+            ("kernel", "standard", relevant["extra trees"]),
+            ("kernel of ranks", "ranks", relevant["extra trees"]),
             ("kernel of all columns", "standard", None),
+            ("kernel of levels", "levels", relevant.get("extra trees of levels")),
         ):
             if view in views:
                 fitted = fit_kernel_ridge(scaled(views[view], scale), indicators, weight, seed)
@@ -250,14 +259,16 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
         one_of_each = np.unique(code, return_index=True)[1]
         few = np.random.default_rng(seed).permutation(len(code))[:LINE_ROWS]
         few = np.union1d(few, one_of_each)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            line = LogisticRegression(max_iter=LINE_STEPS).fit(
-                standard[few], code[few], weight[few]
-            )
-        members.append(
-            Member("logistic regression", "standard", None, Probabilities(line, n_classes))
-        )
+        for name, view in (
+            ("logistic regression", "standard"),
+            ("logistic regression of levels", "levels"),
+        ):
+            if view in views:
+                line = LogisticRegression(max_iter=LINE_STEPS)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", ConvergenceWarning)
+                    line.fit(views[view][few], code[few], weight[few])
+                members.append(Member(name, view, None, Probabilities(line, n_classes)))
         return members
 
 

@@ -26,7 +26,7 @@ class Member:
     Attributes
     ----------
     name : str
-    view : {"raw", "squashed", "standard", "wide", "ranks"}
+    view : {"raw", "squashed", "standard", "wide", "ranks", "levels"}
         See `Units.views`.
     scale : array of shape (columns,) or None
         Factors of the columns of the view.
@@ -97,7 +97,7 @@ def mixed_answers(
         return np.zeros((0, n_outputs))
     used = [member for member in members if shares[member.name] > 0]
     names = {member.view for member in used}
-    size = max(BLOCK // X.shape[1], 1)
+    size = max(BLOCK // units.width(names), 1)
 
     def answers(begin: int) -> Array:
         views = units.views(X[begin : begin + size], names)

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import check_is_fitted
 
-from silva.estimators.columns import encode, fit_columns
+from silva.estimators.columns import encode, fit_columns, recode, with_values
 
 FRAMES = pytest.mark.parametrize("Frame", [pd.DataFrame, pl.DataFrame])
 
@@ -338,6 +338,32 @@ def test_columns_survive_pickling():
     twin = pickle.loads(pickle.dumps(encoder))
     assert twin.columns_.names == encoder.columns_.names
     assert_array_equal(twin.transform(frame), encoder.transform(frame))
+
+
+@pytest.mark.parametrize("Frame", [pd.DataFrame, pl.DataFrame])
+def test_numbers_shown_as_categories_are_encoded_from_rows_and_from_their_first_encoding(Frame):
+    shop = [3.0, None, 1.0, 3.0, 7.0, None] * 5
+    frame = Frame({"age": list(range(30)), "colour": ["red", "blue", "green"] * 10, "shop": shop})
+    encoder = Encoder()
+    matrix, before = encoder.fit_transform(frame), encoder.columns_
+    encoder.columns_ = after = with_values(before, {2: (1.0, 3.0, 7.0)})
+    assert after.names == (
+        "age", "colour=blue", "colour=green", "colour=red", "shop=1", "shop=3", "shop=7",
+        "shop is missing",
+    )  # fmt: skip
+    shown = recode(matrix, before, after)
+    assert_array_equal(shown[:, :4], matrix[:, :4])
+    filled = [3.0 if value is None else value for value in shop]  # the median
+    assert_array_equal(shown[:, 4:7], np.equal.outer(filled, [1.0, 3.0, 7.0]))
+    assert_array_equal(shown[:, 7], [value is None for value in shop])
+    assert_array_equal(encoder.transform(frame), shown)
+    assert recode(matrix, before, before) is matrix
+
+
+def test_a_number_that_was_not_shown_is_in_no_category():
+    encoder = Encoder().fit([[1.0], [2.0], [4.0]])
+    encoder.columns_ = with_values(encoder.columns_, {0: (1.0, 2.0, 4.0)})
+    assert_array_equal(encoder.transform([[3.0], [4.0]]), [[0, 0, 0], [0, 0, 1]])
 
 
 number = st.none() | st.floats(-1e6, 1e6, width=32)

@@ -45,8 +45,8 @@ class Units:
             return cls(mean, _deviation(square, mean), None, None)
         square = np.einsum("ij,ij->j", X - mean, X - mean) / n_rows
         place = np.linspace(0, n_rows - 1, min(n_rows, QUANTILES)).round().astype(int)
-        ordered = np.sort(X, axis=0)
-        return cls(mean, _deviation(square, mean), ordered[place], Levels.of(ordered))
+        quantiles = np.sort(X, axis=0)[place]
+        return cls(mean, _deviation(square, mean), quantiles, Levels.of(X))
 
     def width(self, names: Collection[str]) -> int:
         """Return the number of columns of the widest of these views."""
@@ -100,22 +100,23 @@ class Levels:
     others: Array
 
     @classmethod
-    def of(cls, ordered: Array) -> Levels | None:
-        """Find such columns, given the values of all in order; None if there are none."""
-        n_rows, n_columns = ordered.shape
-        some = ordered[:: max(n_rows // QUANTILES, 1)]
+    def of(cls, X: Array) -> Levels | None:
+        """Find such columns; None if there are none."""
+        n_rows, n_columns = X.shape
+        some = np.sort(X[:: max(n_rows // QUANTILES, 1)], axis=0)
         codes = np.flatnonzero(_is_code(some) & (_is_first(some).sum(axis=0) <= MOST_LEVELS))
-        codes = codes[_is_code(ordered[:, codes])]
-        n_values = _is_first(ordered[:, codes]).sum(axis=0)
-        codes = codes[(n_values >= FEWEST_LEVELS) & (n_values <= MOST_LEVELS)]
+        ordered = np.sort(X[:, codes], axis=0)
+        n_values = _is_first(ordered).sum(axis=0)
+        kept = _is_code(ordered) & (n_values >= FEWEST_LEVELS) & (n_values <= MOST_LEVELS)
+        codes, ordered = codes[kept], ordered[:, kept]
         if len(codes) == 0:
             return None
-        place, row = np.nonzero(_is_first(ordered[:, codes]).T)
+        place, row = np.nonzero(_is_first(ordered).T)
         share = np.diff(row, append=n_rows) % n_rows / n_rows  # a column's first row is 0, or n
         variance = np.bincount(place, share * (1 - share))
         others = np.setdiff1d(np.arange(n_columns), codes)
         column = codes[place]
-        return cls(column, ordered[row, column], share, np.sqrt(variance[place]), others)
+        return cls(column, ordered[row, place], share, np.sqrt(variance[place]), others)
 
     @property
     def width(self) -> int:

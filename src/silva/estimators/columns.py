@@ -7,7 +7,8 @@ a category as the position of its level, NaN where a value is missing. Raw colum
 - a number stands for itself; a missing one is replaced by a value learned at fit, the median of the
   values seen;
 - "income is missing" is 1 where the raw column is missing;
-- "colour=red" is 1 where the raw column equals the position of that level.
+- "colour=red" is 1 where the raw column equals the position of that level. A column of numbers may
+  be shown in this way, too, if it has few of them: "shop=3".
 
 Arrays without missing values, and sparse matrices, are their own encoding and are not copied.
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from numbers import Number
 from typing import Any
 
@@ -50,14 +51,16 @@ class Columns:
         Input column of each encoded column.
     code : int32 array of shape (encoded columns,)
         What an encoded column holds: ``NUMBER`` the number itself, ``MISSING`` whether it is
-        missing, k >= 0 whether the category is at level k. One past the last level stands for
-        every other level.
+        missing, k >= 0 whether the category is at level k, or the number is value k. One past the
+        last level stands for every other level.
     fill : float64 array of shape (input columns,)
         What replaces a missing number.
     levels : dict of int to tuple
         The levels of each input column that is a category.
     missing : {"fill", "error"}
         What is done about missing values.
+    values : dict of int to tuple
+        The values of each input column of numbers that is shown as a category.
     """
 
     inputs: tuple[str, ...]
@@ -66,6 +69,7 @@ class Columns:
     fill: Array
     levels: Levels
     missing: str
+    values: Levels = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -89,6 +93,8 @@ class Columns:
             return ""
         if code == MISSING:
             return " is missing"
+        if source in self.values:
+            return f"={self.values[source][code]:g}"
         levels = self.levels[source]
         return f"={levels[code]}" if code < len(levels) else "=other"
 
@@ -148,6 +154,42 @@ def encode(estimator: Any, X: Any, columns: Columns) -> Any:
     """Validate X against what `fit_columns` saw and return it encoded in the same way."""
     raw = _read(estimator, X, columns.levels, reset=False)
     return _expand(raw, _find_gaps(estimator, raw, columns.inputs, columns.missing), columns)
+
+
+def with_values(columns: Columns, values: Levels) -> Columns:
+    """Return the encoding that shows columns of numbers as categories.
+
+    Parameters
+    ----------
+    columns : Columns
+    values : dict of int to tuple
+        The values of some of the input columns of numbers. Any other number is zero in all of them.
+    """
+    plan: list[tuple[int, int]] = []
+    for source, code in zip(columns.source.tolist(), columns.code.tolist(), strict=True):
+        shown = range(len(values[source])) if code == NUMBER and source in values else [code]
+        plan.extend((source, each) for each in shown)
+    source, code = np.array(plan).T
+    return replace(
+        columns, source=source.astype(np.intp), code=code.astype(np.int32), values=values
+    )
+
+
+def recode(X: Array, before: Columns, after: Columns) -> Array:
+    """Return rows that were encoded by `before` as `after`, made by `with_values`, encodes them."""
+    if after is before:
+        return X
+    held = zip(before.source.tolist(), before.code.tolist(), strict=True)
+    place = {each: number for number, each in enumerate(held)}
+    result = np.empty((len(X), len(after.source)), X.dtype)
+    for number, (source, code) in enumerate(
+        zip(after.source.tolist(), after.code.tolist(), strict=True)
+    ):
+        if code >= 0 and source in after.values:
+            result[:, number] = X[:, place[source, NUMBER]] == after.values[source][code]
+        else:
+            result[:, number] = X[:, place[source, code]]
+    return result
 
 
 def _frame(X: Any) -> nw.DataFrame[Any] | None:
@@ -340,10 +382,15 @@ def _expand(raw: Any, gaps: Array | None, columns: Columns) -> Any:
     matrix = raw if gaps is None else np.where(gaps, columns.fill.astype(raw.dtype), raw)
     if not marks.size:
         return matrix
-    matrix = matrix.take(columns.source, axis=1)
+    filled, matrix = matrix, matrix.take(columns.source, axis=1)
     for place in marks:
-        column, code = raw[:, columns.source[place]], columns.code[place]
-        matrix[:, place] = np.isnan(column) if code == MISSING else column == code
+        source, code = int(columns.source[place]), int(columns.code[place])
+        if code == MISSING:
+            matrix[:, place] = np.isnan(raw[:, source])
+        elif source in columns.values:
+            matrix[:, place] = filled[:, source] == columns.values[source][code]
+        else:
+            matrix[:, place] = raw[:, source] == code
     return matrix
 
 

@@ -125,6 +125,11 @@ class Faithful:
     answers: Array
     importances: Array
 
+    @property
+    def loss(self) -> float:
+        """Mean loss of the kind that was kept, on rows held out."""
+        return self.losses[self.kind]
+
 
 Loss = Callable[[Array, Array, Array], float]  # (answers, targets, weight) -> mean loss
 

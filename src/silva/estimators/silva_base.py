@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from silva.copies import row_groups
 from silva.estimators.blas_threads import on_one_blas_thread
-from silva.estimators.columns import Columns, encode, fit_columns
+from silva.estimators.columns import Columns, encode, fit_columns, recode
 from silva.estimators.fidelity import Targets
 from silva.estimators.invented import Invented, mixed_rows, with_invented
 from silva.estimators.parameters import check_integer, check_number, check_running
@@ -135,7 +135,8 @@ class SilvaModel(BaseEstimator):
     @on_one_blas_thread
     def _fit(self, X: Any, y: Any, sample_weight: Any, totals: Any) -> Self:
         self._check_parameters()
-        X, self.columns_ = fit_columns(self, X)
+        X, columns = fit_columns(self, X)
+        self.columns_ = columns
         n_rows = X.shape[0]
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         labels, labelled = self._read_labels(y, n_rows)
@@ -154,7 +155,8 @@ class SilvaModel(BaseEstimator):
         self._fit_model(rows, Z, smoothed, seed)
         self.report_ = self._write_report(smoothed, rows.evidence)
         if not weight.all():  # rows without weight take no part
-            shown[weight == 0] = self._encoded_answers(X[weight == 0])
+            left_out = recode(X[weight == 0], columns, self.columns_)
+            shown[weight == 0] = self._encoded_answers(left_out)
         self._keep_labels(shown, labelled, weight)
         self._tell(self.report_)
         return self

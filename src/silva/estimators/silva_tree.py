@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import ClassifierMixin
 
+from silva.estimators.column_views import Levels
+from silva.estimators.columns import Columns, recode, with_values
 from silva.estimators.fidelity import Faithful, Kind, Targets, most_faithful, rows_to_compare
 from silva.estimators.problem import leaf_numbers
 from silva.estimators.silva_classes import L2, SilvaClasses, meeting
@@ -21,9 +26,8 @@ from silva.tree import Array, Tree, node_totals
 GREEDY_LEAVES = (16, 32, 64, 128)
 EVENER = 3.0  # times the usual l2: weights shared by columns that are alike, as pixels are
 SPARSER = (3.0, 10.0, 30.0)  # times the usual price of coefficients
-AS_FAITHFUL = (
-    0.005  # more rows of another class than the most faithful kind has, for a smaller tree
-)
+AS_FAITHFUL = 0.005  # rows of another class beyond the least, for a smaller tree or for numbers
+CATEGORY_CELLS = 20_000_000  # rows times columns at most, once numbers are shown as categories
 
 
 class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
@@ -65,7 +69,7 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
     tree_ : Tree
         The fitted tree, over the encoded columns.
     teacher_ : classifier or None
-        The fitted teacher, over the encoded columns.
+        The fitted teacher, over the encoded columns, all numbers as numbers.
     transduction_ : array of shape (rows,)
         Class of each training row: as given where it was, else as smoothed.
     label_distributions_ : array of shape (rows, classes)
@@ -85,7 +89,9 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
     Notes
     -----
     Unlabelled rows are marked by -1 or by a missing value (None, NaN, NA). Missing values and the
-    categories of frames are encoded as in `TAOTreeClassifier`.
+    categories of frames are encoded as in `TAOTreeClassifier`. Columns of three to twelve whole
+    numbers may be codes of categories, whose order means nothing: where a tree that asks "x0=3?" is
+    clearly more faithful than one that asks "x0 < 3?", it is kept (`columns_.values`).
 
     Examples
     --------
@@ -142,16 +148,30 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
 
     def _fit_model(self, rows: DistinctRows, Z: Array, smoothed: Smoothed, seed: int) -> None:
         targets = self._targets(rows, Z)
-        found = most_faithful(
-            targets, self._kinds(targets), self._infidelity, seed,
-            self._widening(targets, smoothed, seed), AS_FAITHFUL,
-        )  # fmt: skip
+        widen = self._widening(targets, smoothed, seed)
+        found = self._most_faithful(targets, widen, seed)
+        columns = _as_categories(self.columns_, rows.X)
+        if columns is not None:
+
+            def shown(some: Targets) -> Targets:
+                return replace(some, X=recode(some.X, self.columns_, columns))
+
+            other = self._most_faithful(shown(targets), lambda part: shown(widen(part)), seed)
+            if other.loss < found.loss - AS_FAITHFUL:
+                found, self.columns_ = other, columns
         self.tree_ = self._with_answers(found, rows, Z)
         self.feature_importances_ = np.bincount(
             self.columns_.source, found.importances, minlength=self.n_features_in_
         )
         self._kind = found.kind.words
         self.fidelity_ = _fidelity(found, Z, rows.weight)
+
+    def _most_faithful(
+        self, targets: Targets, widen: Callable[[Array], Targets], seed: int
+    ) -> Faithful:
+        return most_faithful(
+            targets, self._kinds(targets), self._infidelity, seed, widen, AS_FAITHFUL
+        )
 
     def _with_answers(self, found: Faithful, rows: DistinctRows, Z: Array) -> Tree:
         """Return the tree with leaves that answer with the mean smoothed labels of their rows.
@@ -181,6 +201,10 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
             f"The tree ({self._kind}) has {tree.n_leaves} leaves at depth {tree.depth} or less and "
             f"asks for {columns:.1f} columns a decision."
         )
+        for name, source in zip(self.columns_.names, self.columns_.source, strict=True):
+            if source in self.columns_.values:
+                lines.append(f"It takes columns of a few whole numbers for categories: {name}?")
+                break
         if not np.isnan(faith["agreement"]):
             lines.append(
                 f"On rows held out it gives the class of the smoothed labels to "
@@ -188,6 +212,23 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
                 f"other {1 - faith['agreement']:.1%} are the price of being one tree."
             )
         return "\n".join(lines)
+
+
+def _as_categories(columns: Columns, X: Matrix) -> Columns | None:
+    """Return the encoding that shows columns of a few whole numbers as categories.
+
+    None where there are none, or where they would be too many columns.
+    """
+    levels = None if sparse.issparse(X) else Levels.of(X)
+    if levels is None or len(X) * levels.width > CATEGORY_CELLS:
+        return None
+    return with_values(
+        columns,
+        {
+            int(columns.source[place]): tuple(levels.value[levels.column == place].tolist())
+            for place in np.unique(levels.column)
+        },
+    )
 
 
 def _fidelity(found: Faithful, Z: Array, weight: Array) -> dict[str, float]:

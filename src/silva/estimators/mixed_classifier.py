@@ -231,7 +231,7 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
         """Fit the members that these rows allow."""
         n_classes, seed = len(self.classes_), self.random_state
         half = max(n_trees // 2, 1)
-        members, relevant = [], {}
+        members, forests = [], {}
         for name, view, forest in (
             ("random forest", "raw", RandomForestClassifier(n_trees)),
             ("extra trees", "raw", ExtraTreesClassifier(n_trees)),
@@ -243,16 +243,17 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
             forest.set_params(random_state=seed, n_jobs=self.n_jobs).fit(views[view], code, weight)
             forest.n_jobs = None  # threads would add the answers in any order
             members.append(Member(name, view, None, Probabilities(forest, n_classes)))
-            relevant[name] = np.sqrt(relevance(forest, len(code)))
+            forests[name] = forest
 
         indicators = np.eye(n_classes)[code]
-        for name, view, scale in (
-            ("kernel", "standard", relevant["extra trees"]),
-            ("kernel of ranks", "ranks", relevant["extra trees"]),
+        for name, view, judge in (  # columns count as much as they do in a forest
+            ("kernel", "standard", "extra trees"),
+            ("kernel of ranks", "ranks", "extra trees"),
             ("kernel of all columns", "standard", None),
-            ("kernel of levels", "levels", relevant.get("extra trees of levels")),
+            ("kernel of levels", "levels", "extra trees of levels"),
         ):
             if view in views:
+                scale = None if judge is None else np.sqrt(relevance(forests[judge], len(code)))
                 fitted = fit_kernel_ridge(scaled(views[view], scale), indicators, weight, seed)
                 members.append(Member(name, view, scale, KernelProbabilities(fitted)))
 

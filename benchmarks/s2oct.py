@@ -51,7 +51,10 @@ from benchmarks.s2oct_instances import (
 from benchmarks.table import Table, progress
 
 QUICK_SETS = ("iris", "wine_recognition")
-OWN_CLASSES = ("iris", "wine_recognition", "penguins", "balance_scale")
+OWN_CLASSES = (
+    "iris", "wine_recognition", "penguins", "balance_scale", "tae", "cars", "splice", "dna",
+    "waveform_21",
+)  # fmt: skip
 SMALL_ROWS, LARGE_ROWS = 1000, 20_000
 SMALL_LIMIT, LIMIT, QUICK_LIMIT = 120.0, 600.0, 5.0  # seconds below SMALL_ROWS, above, if quick
 MOMENTS = (5, 10, 30, 60, 120, 300, 600)

@@ -361,9 +361,10 @@ def test_numbers_shown_as_categories_are_encoded_from_rows_and_from_their_first_
 
 
 def test_a_number_that_was_not_shown_is_in_no_category():
-    encoder = Encoder().fit([[1.0], [2.0], [4.0]])
-    encoder.columns_ = with_values(encoder.columns_, {0: (1.0, 2.0, 4.0)})
-    assert_array_equal(encoder.transform([[3.0], [4.0]]), [[0, 0, 0], [0, 0, 1]])
+    encoder = Encoder().fit([[1.0], [2.0], [2000001.0]])
+    encoder.columns_ = with_values(encoder.columns_, {0: (1.0, 2.0, 2000001.0)})
+    assert encoder.columns_.names == ("x0=1", "x0=2", "x0=2000001")
+    assert_array_equal(encoder.transform([[2000000.0], [2000001.0]]), [[0, 0, 0], [0, 0, 1]])
 
 
 number = st.none() | st.floats(-1e6, 1e6, width=32)

@@ -94,7 +94,7 @@ class Columns:
         if code == MISSING:
             return " is missing"
         if source in self.values:
-            return f"={self.values[source][code]:g}"
+            return f"={self.values[source][code]:.15g}"
         levels = self.levels[source]
         return f"={levels[code]}" if code < len(levels) else "=other"
 

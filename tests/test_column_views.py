@@ -6,12 +6,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.preprocessing import OneHotEncoder
 
-from silva.estimators.column_views import MOST_LEVELS, QUANTILES, Units
+from silva.estimators.column_views import MOST_CODES, QUANTILES, Units
 
 
-def levels_of(X):
+def categories_of(X):
     """Return the rows with codes as indicators."""
-    return Units.of(X).views(X, ["levels"])["levels"]
+    return Units.of(X).views(X, ["categories"])["categories"]
 
 
 @pytest.mark.parametrize("n_rows", [40, 3 * QUANTILES])
@@ -19,7 +19,7 @@ def test_codes_become_indicators_of_variance_one_together(n_rows):
     rng = np.random.default_rng(0)
     codes = rng.choice([-1.0, 0, 4, 7], size=(n_rows, 2), p=[0.1, 0.2, 0.3, 0.4])
     number = rng.normal(5, 2, size=n_rows)
-    shown = levels_of(np.column_stack([codes[:, 0], number, codes[:, 1]]))
+    shown = categories_of(np.column_stack([codes[:, 0], number, codes[:, 1]]))
     indicators = OneHotEncoder(sparse_output=False).fit_transform(codes)
     for column in (0, 1):
         part = slice(4 * column, 4 * column + 4)
@@ -32,34 +32,34 @@ def test_codes_become_indicators_of_variance_one_together(n_rows):
 
 def test_code_that_no_row_had_has_no_indicator():
     units = Units.of(np.array([[1.0], [2], [3]]))
-    (new,) = units.views(np.array([[9.0]]), ["levels"])["levels"]
-    assert_array_equal(new * units.levels.deviation + units.levels.share, np.zeros(3))
+    (new,) = units.views(np.array([[9.0]]), ["categories"])["categories"]
+    assert_array_equal(new * units.codes.deviation + units.codes.share, np.zeros(3))
 
 
 @pytest.mark.parametrize(
     "column",
     [
         np.arange(60) % 2,
-        np.arange(60) % (MOST_LEVELS + 1),
+        np.arange(60) % (MOST_CODES + 1),
         np.arange(60) % 4 + 0.5,
         np.where(np.arange(60) == 7, 2.5, np.arange(60) % 4),
         np.zeros(60),
-        np.append(np.zeros(50 * QUANTILES), np.arange(1, MOST_LEVELS + 1)),  # most values are rare
+        np.append(np.zeros(50 * QUANTILES), np.arange(1, MOST_CODES + 1)),  # most values are rare
     ],
     ids=["two values", "many values", "fractions", "one fraction", "a constant", "rare values"],
 )
 def test_other_columns_are_not_taken_for_codes(column):
     units = Units.of(column.reshape(-1, 1).astype(float))
-    assert units.levels is None
-    assert "levels" not in units.views(column.reshape(-1, 1), ["levels"])
+    assert units.codes is None
+    assert "categories" not in units.views(column.reshape(-1, 1), ["categories"])
 
 
-def test_sparse_columns_have_no_levels():
-    assert Units.of(sparse.csr_matrix(np.arange(12.0).reshape(-1, 1) % 4)).levels is None
+def test_sparse_columns_have_no_codes():
+    assert Units.of(sparse.csr_matrix(np.arange(12.0).reshape(-1, 1) % 4)).codes is None
 
 
 def test_rare_code_is_found_among_many_rows():
     column = np.append(np.arange(50 * QUANTILES) % 3, [5.0])
-    levels = Units.of(column.reshape(-1, 1)).levels
-    assert levels.value.tolist() == [0, 1, 2, 5]
-    assert_allclose(levels.share * len(column), np.unique(column, return_counts=True)[1])
+    codes = Units.of(column.reshape(-1, 1)).codes
+    assert codes.value.tolist() == [0, 1, 2, 5]
+    assert_allclose(codes.share * len(column), np.unique(column, return_counts=True)[1])

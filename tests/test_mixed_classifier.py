@@ -39,7 +39,7 @@ def test_shares_sum_to_one_and_none_is_negative(fitted):
     shares = np.array(list(fitted.shares_.values()))
     assert shares.min() >= 0
     assert shares.sum() == pytest.approx(1)
-    assert list(fitted.shares_) == [name for name in EXPECTED if "levels" not in name]
+    assert list(fitted.shares_) == [name for name in EXPECTED if "categories" not in name]
 
 
 def test_planes_count_more_where_a_plane_parts_the_classes_and_forests_where_a_rule_does():
@@ -167,14 +167,14 @@ def test_bagged_trees_are_left_out_where_labels_times_columns_are_many(iris, mon
 
 @pytest.fixture(scope="module")
 def categories():
-    """Codes of categories without order: the class is whether two columns are of one kind."""
+    """Codes of categories without order: the class is the kind of most of three columns."""
     rng = np.random.default_rng(0)
     X = rng.integers(8, size=(2000, 6)).astype(float)
     odd = np.array([0, 1, 1, 0, 1, 0, 0, 1])[X.astype(int)]
     return X, odd[:, :3].sum(axis=1) > 1
 
 
-def test_members_that_see_levels_know_categories_whose_codes_have_no_order(categories):
+def test_members_that_see_categories_know_categories_whose_codes_have_no_order(categories):
     X, y = categories
     model = MixedClassifier(n_trees=50).fit(X[:100], y[:100])
     views = model.units_.views(X[100:], VIEWS)
@@ -183,14 +183,16 @@ def test_members_that_see_levels_know_categories_whose_codes_have_no_order(categ
         for member in model.members_
     }
     for name in ("extra trees", "kernel", "logistic regression"):
-        assert right[f"{name} of levels"] > right[name] + 0.05
-    levels = {name for name in model.shares_ if "levels" in name}
-    assert sum(model.shares_[name] for name in levels) > 0.8
-    best_other = max(right[name] for name in right if name not in levels)
+        assert right[f"{name} of categories"] > right[name] + 0.05
+    of_categories = {name for name in model.shares_ if "categories" in name}
+    assert sum(model.shares_[name] for name in of_categories) > 0.8
+    best_other = max(right[name] for name in right if name not in of_categories)
     assert model.score(X[100:], y[100:]) > best_other + 0.1
 
 
-def test_which_number_stands_for_a_category_does_not_matter_to_members_that_see_levels(categories):
+def test_which_number_stands_for_a_category_does_not_matter_to_members_that_see_them(
+    categories,
+):
     X, y = categories
     other = np.random.default_rng(1).permutation(8).astype(float)[X.astype(int)]
     some = slice(100, 300)
@@ -198,16 +200,16 @@ def test_which_number_stands_for_a_category_does_not_matter_to_members_that_see_
     for rows in (X, other):
         model = MixedClassifier(n_trees=2, units=Units.of(rows)).fit(rows[:100], y[:100])
         views = model.units_.views(rows[some], VIEWS)
-        line = next(m for m in model.members_ if m.name == "logistic regression of levels")
+        line = next(m for m in model.members_ if m.name == "logistic regression of categories")
         answers.append(line.model.model.predict(views[line.view]))
     assert_allclose(*answers, atol=1e-3)
 
 
-def test_levels_are_left_out_where_labels_times_levels_are_many(categories, monkeypatch):
+def test_categories_are_left_out_where_labels_times_columns_are_many(categories, monkeypatch):
     X, y = categories
-    monkeypatch.setattr(mixed_classifier, "LEVEL_CELLS", 60 * 48 - 1)
+    monkeypatch.setattr(mixed_classifier, "CATEGORY_CELLS", 60 * 48 - 1)
     model = MixedClassifier(n_trees=2).fit(X[:60], y[:60])
-    assert not any("levels" in name for name in model.shares_)
+    assert not any("categories" in name for name in model.shares_)
     assert [member.name for member in model.without(0).members_] == list(model.shares_)
 
 

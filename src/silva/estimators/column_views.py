@@ -14,7 +14,7 @@ from silva.tree import Array
 
 VIEWS = ("raw", "squashed", "standard", "wide", "ranks")
 QUANTILES = 1000
-FEWEST_LEVELS, MOST_LEVELS = 3, 12  # whole numbers in a column that may be codes of categories
+FEWEST_CODES, MOST_CODES = 3, 12  # whole numbers in a column that may be codes of categories
 WIDE = 5.0  # deviations at which values are clipped for linear leaves; planes can use far ones
 
 
@@ -26,14 +26,14 @@ class Units:
     ----------
     mean, deviation : arrays of shape (columns,)
     quantiles : array of shape (at most 1000, columns), or None where columns are sparse
-    levels : Levels or None
+    codes : Codes or None
         None where no column is of a few whole numbers.
     """
 
     mean: Array
     deviation: Array
     quantiles: Array | None
-    levels: Levels | None
+    codes: Codes | None
 
     @classmethod
     def of(cls, X: Matrix) -> Units:
@@ -46,17 +46,17 @@ class Units:
         square = np.einsum("ij,ij->j", X - mean, X - mean) / n_rows
         place = np.linspace(0, n_rows - 1, min(n_rows, QUANTILES)).round().astype(int)
         quantiles = np.sort(X, axis=0)[place]
-        return cls(mean, _deviation(square, mean), quantiles, Levels.of(X))
+        return cls(mean, _deviation(square, mean), quantiles, Codes.of(X))
 
     def width(self, names: Collection[str]) -> int:
         """Return the number of columns of the widest of these views."""
-        return self.levels.width if self.levels and "levels" in names else len(self.mean)
+        return self.codes.width if self.codes and "categories" in names else len(self.mean)
 
     def views(self, X: Matrix, names: Collection[str] = VIEWS) -> dict[str, Matrix]:
         """Return the rows as they are, squashed, standardised and clipped, and by rank, if named.
 
-        Sparse ones are neither centred nor clipped nor ranked. "levels", codes as indicators and
-        other columns standardised, are there if named and where a column may be codes.
+        Sparse ones are neither centred nor clipped nor ranked. "categories", codes as indicators
+        and other columns standardised, are there if named and where a column may be codes.
         """
         if self.quantiles is None:
             X = sparse.csr_matrix(X)
@@ -74,13 +74,13 @@ class Units:
             found["wide"] = np.clip(standard, -WIDE, WIDE)
         if "ranks" in names:
             found["ranks"] = ranks(X, self.quantiles)
-        if "levels" in names and self.levels is not None:
-            found["levels"] = self.levels.show(X, np.clip(standard, -CLIP, CLIP))
+        if "categories" in names and self.codes is not None:
+            found["categories"] = self.codes.show(X, np.clip(standard, -CLIP, CLIP))
         return found
 
 
 @dataclass(frozen=True, eq=False)
-class Levels:
+class Codes:
     """The values of columns of a few whole numbers: often codes of categories, in any order.
 
     Attributes
@@ -100,14 +100,14 @@ class Levels:
     others: Array
 
     @classmethod
-    def of(cls, X: Array) -> Levels | None:
+    def of(cls, X: Array) -> Codes | None:
         """Find such columns; None if there are none."""
         n_rows, n_columns = X.shape
         some = np.sort(X[:: max(n_rows // QUANTILES, 1)], axis=0)
-        codes = np.flatnonzero(_is_code(some) & (_is_first(some).sum(axis=0) <= MOST_LEVELS))
+        codes = np.flatnonzero(_is_code(some) & (_is_first(some).sum(axis=0) <= MOST_CODES))
         ordered = np.sort(X[:, codes], axis=0)
         n_values = _is_first(ordered).sum(axis=0)
-        kept = _is_code(ordered) & (n_values >= FEWEST_LEVELS) & (n_values <= MOST_LEVELS)
+        kept = _is_code(ordered) & (n_values >= FEWEST_CODES) & (n_values <= MOST_CODES)
         codes, ordered = codes[kept], ordered[:, kept]
         if len(codes) == 0:
             return None

@@ -30,14 +30,14 @@ EXPECTED = {
     "kernel of ranks": 0.1,
     "kernel of all columns": 0.05,
     "logistic regression": 0.05,
-    "extra trees of levels": 0.2,
-    "kernel of levels": 0.1,
-    "logistic regression of levels": 0.05,
+    "extra trees of categories": 0.2,
+    "kernel of categories": 0.1,
+    "logistic regression of categories": 0.05,
 }  # shares before any label was held out; they are normalised over the members that there are
-VIEWS = ("raw", "standard", "ranks", "levels")  # of the columns that members are shown
+VIEWS = ("raw", "standard", "ranks", "categories")  # of the columns that members are shown
 TREES = 100  # of each forest, and half as many bagged ones
 BAGGED_CELLS = 200_000  # labels times columns at most: bagged trees look at every column
-LEVEL_CELLS = 2_000_000  # labels times levels at most
+CATEGORY_CELLS = 2_000_000  # labels times columns at most, codes shown as categories
 EVEN = 1.0  # nats against a temperature of a half or of two for a member
 LINE_ROWS, LINE_STEPS = 2000, 200  # of logistic regression
 
@@ -132,8 +132,8 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, code = np.unique(y, return_inverse=True)
         weight = np.ones(len(code)) if sample_weight is None else np.asarray(sample_weight)
         self.units_ = Units.of(X) if self.units is None else self.units
-        levels = self.units_.levels
-        few_cells = levels is not None and len(code) * levels.width <= LEVEL_CELLS
+        codes = self.units_.codes
+        few_cells = codes is not None and len(code) * codes.width <= CATEGORY_CELLS
         views = self.units_.views(X, VIEWS if few_cells else VIEWS[:-1])
         self._bagged = X.shape[0] * X.shape[1] <= BAGGED_CELLS  # in all folds or in none
         self.members_ = self._fit_members(views, code, weight, self.n_trees)
@@ -236,7 +236,7 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
             ("random forest", "raw", RandomForestClassifier(n_trees)),
             ("extra trees", "raw", ExtraTreesClassifier(n_trees)),
             ("bagged trees", "raw", RandomForestClassifier(half, max_features=None)),
-            ("extra trees of levels", "levels", ExtraTreesClassifier(n_trees)),
+            ("extra trees of categories", "categories", ExtraTreesClassifier(n_trees)),
         ):
             if view not in views or (name == "bagged trees" and not self._bagged):
                 continue
@@ -250,7 +250,7 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
             ("kernel", "standard", "extra trees"),
             ("kernel of ranks", "ranks", "extra trees"),
             ("kernel of all columns", "standard", None),
-            ("kernel of levels", "levels", "extra trees of levels"),
+            ("kernel of categories", "categories", "extra trees of categories"),
         ):
             if view in views:
                 scale = None if judge is None else np.sqrt(relevance(forests[judge], len(code)))
@@ -262,7 +262,7 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
         few = np.union1d(few, one_of_each)
         for name, view in (
             ("logistic regression", "standard"),
-            ("logistic regression of levels", "levels"),
+            ("logistic regression of categories", "categories"),
         ):
             if view in views:
                 line = LogisticRegression(max_iter=LINE_STEPS)

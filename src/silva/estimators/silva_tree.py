@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import ClassifierMixin
 
-from silva.estimators.column_views import Levels
+from silva.estimators.column_views import Codes
 from silva.estimators.columns import Columns, recode, with_values
 from silva.estimators.fidelity import Faithful, Kind, Targets, most_faithful, rows_to_compare
 from silva.estimators.problem import leaf_numbers
@@ -219,14 +219,14 @@ def _as_categories(columns: Columns, X: Matrix) -> Columns | None:
 
     None where there are none, or where they would be too many columns.
     """
-    levels = None if sparse.issparse(X) else Levels.of(X)
-    if levels is None or len(X) * levels.width > CATEGORY_CELLS:
+    codes = None if sparse.issparse(X) else Codes.of(X)
+    if codes is None or len(X) * codes.width > CATEGORY_CELLS:
         return None
     return with_values(
         columns,
         {
-            int(columns.source[place]): tuple(levels.value[levels.column == place].tolist())
-            for place in np.unique(levels.column)
+            int(columns.source[place]): tuple(codes.value[codes.column == place].tolist())
+            for place in np.unique(codes.column)
         },
     )
 

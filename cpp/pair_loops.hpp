@@ -1,9 +1,10 @@
 // What all points do to one point of a map, part of each instruction set's table; see simd.hpp.
 //
-// Included by simd_kernels.cpp after its vector types. Sums are folded into doubles in a fixed
-// order, block by block, so they do not depend on the number of threads.
+// Sums are folded into doubles in a fixed order, block by block, so they do not depend on the
+// number of threads.
 #pragma once
 
+#include "lanes.hpp"
 #include "simd.hpp"
 
 namespace silva {

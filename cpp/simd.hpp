@@ -1,8 +1,8 @@
 // The inner loops, compiled once per instruction set and chosen when running.
 //
 // simd_kernels.cpp is built several times with different compiler flags; each build fills one
-// table. It holds nothing but loops over raw pointers and calls no inline library function, so the
-// linker can never mix code of one instruction set into another. Every reduction has a fixed
+// table. Its headers hold nothing but loops over raw pointers and call no inline library function,
+// so the linker can never mix code of one instruction set into another. Every reduction has a fixed
 // order, so results do not depend on the number of threads.
 #pragma once
 

@@ -1,40 +1,29 @@
-// Sums of rows along an order, for the growth of kernel trees; included by simd_kernels.cpp.
+// Sums of rows along an order, for the growth of kernel trees; see SweepLoops in simd.hpp.
 //
 // Columns are taken a few vectors at a time, so that the sums stay in registers while the rows go
 // by. Widths are multiples of eight.
 #pragma once
 
+#include "lanes.hpp"
+#include "simd.hpp"
+
 namespace silva {
 namespace {
 
-typedef float SweepLanes16 __attribute__((vector_size(64)));
-typedef float SweepLanes8 __attribute__((vector_size(32)));
-
-template <class V>
-inline V sweep_load(const float* p) {
-  V v;
-  __builtin_memcpy(&v, p, sizeof(V));
-  return v;
-}
 template <class V, int vectors>
 inline double sweep_square(const V* sums) {
   V square = sums[0] * sums[0];
   for (int v = 1; v < vectors; ++v) square += sums[v] * sums[v];
-  constexpr int kLanes = sizeof(V) / sizeof(float);
-  float lane[kLanes];
-  __builtin_memcpy(lane, &square, sizeof(V));
-  for (int width = kLanes / 2; width > 0; width /= 2)
-    for (int l = 0; l < width; ++l) lane[l] += lane[l + width];
-  return static_cast<double>(lane[0]);
+  return static_cast<double>(sum(square));
 }
 
 // Calls block.template take<V, vectors>(column) for consecutive columns of [0, width).
 template <class Block>
 inline void over_columns(std::size_t width, const Block& block) {
   std::size_t j = 0;
-  for (; j + 64 <= width; j += 64) block.template take<SweepLanes16, 4>(j);
-  for (; j + 16 <= width; j += 16) block.template take<SweepLanes16, 1>(j);
-  for (; j < width; j += 8) block.template take<SweepLanes8, 1>(j);
+  for (; j + 64 <= width; j += 64) block.template take<F16, 4>(j);
+  for (; j + 16 <= width; j += 16) block.template take<F16, 1>(j);
+  for (; j < width; j += 8) block.template take<F8, 1>(j);
 }
 
 struct CentreBlock {
@@ -54,16 +43,16 @@ struct CentreBlock {
     constexpr std::size_t kLanes = sizeof(V) / sizeof(float);
     V first[vectors], second[vectors], gap[vectors];
     for (int v = 0; v < vectors; ++v) {
-      first[v] = sweep_load<V>(mean + j + v * kLanes);
-      second[v] = sweep_load<V>(rest + j + v * kLanes);
+      first[v] = load<V>(mean + j + v * kLanes);
+      second[v] = load<V>(rest + j + v * kLanes);
     }
     for (std::size_t k = 0; k < count; ++k) {
       const std::size_t i = place ? place[k] : k;
       const float* x = rows + row[i] * stride + j;
       for (int v = 0; v < vectors; ++v) {
-        gap[v] = (sweep_load<V>(x + v * kLanes) - first[v]) - second[v];
+        gap[v] = (load<V>(x + v * kLanes) - first[v]) - second[v];
         const V scaled = mass[i] * gap[v];
-        __builtin_memcpy(out + i * stride + j + v * kLanes, &scaled, sizeof(V));
+        store(out + i * stride + j + v * kLanes, scaled);
       }
       *square += static_cast<double>(mass[i]) * sweep_square<V, vectors>(gap);
     }
@@ -87,7 +76,7 @@ inline void sweep_add(const float* rows, std::size_t stride, std::size_t j,
     const float* later = rows + order[i + 8 < last ? i + 8 : i] * stride + j;
     for (int v = 0; v < vectors; ++v) {
       __builtin_prefetch(later + v * kLanes);
-      sums[v] += sweep_load<V>(x + v * kLanes);
+      sums[v] += load<V>(x + v * kLanes);
     }
   }
 }
@@ -157,13 +146,12 @@ struct BandBlock {
     const float* next = share;
     for (std::size_t s = 0; s < count; ++s) {
       for (; bin < first[s]; ++bin)
-        for (int v = 0; v < vectors; ++v)
-          whole[v] += sweep_load<V>(sums + bin * stride + j + v * kLanes);
+        for (int v = 0; v < vectors; ++v) whole[v] += load<V>(sums + bin * stride + j + v * kLanes);
       V left[vectors];
       for (int v = 0; v < vectors; ++v) left[v] = whole[v];
       for (std::size_t b = first[s]; b < last[s]; ++b, ++next)
         for (int v = 0; v < vectors; ++v)
-          left[v] += *next * sweep_load<V>(sums + b * stride + j + v * kLanes);
+          left[v] += *next * load<V>(sums + b * stride + j + v * kLanes);
       norm[s] += sweep_square<V, vectors>(left);
     }
   }

@@ -9,7 +9,9 @@ depth: 2 below 1,000 rows, else 3. One thread.
 S²OCT (`SemiOptimalTreeClassifier` with `method="exact"`; also with the paper's units of the
 columns, `scaling="paper"`, a minute at most, on the first sample of a set only; and with
 `method="heuristic"`, which stands in where no tree that keeps all constraints was found in the
-time) knows the labels and how many unlabelled rows are A, λ. OCT-H (`OptimalTreeClassifier`, a
+time) knows the labels and how many unlabelled rows are A, λ. Its default, `method="auto"`, is the
+same where there is a proof; where there is none, the forest's opinion chooses among the trees that
+keep all constraints, not the objective; above 10,000 rows it is the heuristic. OCT-H (`OptimalTreeClassifier`, a
 minute at most) and CART (scikit-learn) know the labels. "Top-λ" methods call the λ unlabelled rows
 of the highest score A: logistic regression and extremely random trees on the labels (if these are
 of one class, rows rank by their distance from the labelled ones). LapTAO knows all rows, and with
@@ -35,6 +37,7 @@ from benchmarks.resumable import append, read_log, remembered_interrupts, sittin
 from benchmarks.s2oct_instances import (
     BIASED,
     CLASSES,
+    DEFAULT,
     LABELS_ONLY,
     LOGISTIC,
     MEASURES,
@@ -46,6 +49,7 @@ from benchmarks.s2oct_instances import (
     TABLE_1,
     instance,
     measure,
+    methods_of,
     rows_and_classes,
 )
 from benchmarks.table import Table, progress
@@ -120,10 +124,11 @@ def measured(plan, settings, log, notes, part=None):
     far. An instance that fails is a note, and is tried again by the next run. With a part (k, n)
     only every n-th instance from the k-th on is measured.
     """
-    done = {key(record): record for record in read_log(log) if record["settings"] == settings}
-    known = [case for case in plan if case in done]
+    known = {key(record): record for record in read_log(log) if record["settings"] == settings}
+    done = {case: record for case, record in known.items() if is_complete(record)}
     if known:
-        progress(f"{len(known)} of {len(plan)} instances are in {log}; delete it to measure anew")
+        there = sum(case in done for case in plan)
+        progress(f"{there} of {len(plan)} instances are in {log}; delete it to measure anew")
     missing = set()
     with remembered_interrupts() as wishes:
         which, of = part or (1, 1)
@@ -131,7 +136,8 @@ def measured(plan, settings, log, notes, part=None):
             if (name, kind, seed) in done or name in missing:
                 continue
             try:
-                record = measure_one(name, kind, seed, settings)
+                methods = known.get((name, kind, seed), {}).get("methods", {})
+                record = measure_one(name, kind, seed, settings, methods)
                 if wishes:  # a search for a proof survived Ctrl-C, with the best tree so far
                     raise KeyboardInterrupt
             except Unavailable:
@@ -153,12 +159,12 @@ def measured(plan, settings, log, notes, part=None):
     return records
 
 
-def measure_one(name, kind, seed, settings):
-    """Return the record of one instance."""
+def measure_one(name, kind, seed, settings, known):
+    """Return the record of one instance; some methods may be known from an earlier run."""
     case = instance(name, kind, seed, settings["most_rows"])
     own = SMALL_LIMIT if len(case.y) < SMALL_ROWS else LIMIT
     with threadpool_limits(1):
-        record = measure(case, min(own, settings["limit"] or own))
+        record = measure(case, min(own, settings["limit"] or own), known)
     ours = record["methods"][OURS]
     progress(
         f"{name}, {kind}, sample {seed}, {len(case.y)} rows: {ours['status']} after "
@@ -170,6 +176,11 @@ def measure_one(name, kind, seed, settings):
 def key(record):
     """Return what tells an instance from the others."""
     return record["set"], record["kind"], record["seed"]
+
+
+def is_complete(record):
+    """Whether a record has all methods."""
+    return set(methods_of(record["kind"], record["seed"])) <= record["methods"].keys()
 
 
 # ---- what the page says -------------------------------------------------------------------------
@@ -254,7 +265,8 @@ def verdicts(records):
         both = [record for record in some if record["both"]]
         if both:
             means = {
-                method: scores(both, method).mean(axis=0) for method in (OURS, ROUGH, LOGISTIC)
+                method: scores(both, method).mean(axis=0)
+                for method in (OURS, DEFAULT, ROUGH, LOGISTIC)
             }
             notes.append(
                 f"{where}, labels of both classes ({len(both)} instances), accuracy / MCC: "

@@ -17,11 +17,13 @@ from benchmarks.data import Unavailable
 from benchmarks.s2oct_instances import (
     BIASED,
     CLASSES,
+    DEFAULT,
     LABELS_ONLY,
     LOGISTIC,
     METHODS,
     OURS,
     PAPER_UNITS,
+    ROUGH,
     SIMPLE,
 )
 from benchmarks.table import Options
@@ -150,7 +152,7 @@ def test_with_one_class_labelled_the_nearest_rows_are_of_it():
 
 def test_every_method_answers_all_rows_and_knows_its_time(data_folder):
     case = instances.instance("iris", BIASED, 0)
-    found = instances.measure(case, 10.0)
+    found = instances.measure(case, 10.0, {})
     assert list(found["methods"]) == list(METHODS)
     assert found["both"] == (len(set(case.y[case.labelled])) == 2)
     assert (found["rows"], found["columns"], found["depth"]) == (149, 4, 2)
@@ -186,7 +188,7 @@ def recording(monkeypatch, errors):
     """Measure by hand-made records, or raise the set's error; return the list of sets asked for."""
     asked = []
 
-    def fake(name, kind, seed, settings):
+    def fake(name, kind, seed, settings, known):
         asked.append(name)
         if name in errors:
             raise errors[name]
@@ -210,7 +212,7 @@ def test_an_interrupted_run_goes_on_where_it_ended(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
 def test_a_search_that_survived_an_interrupt_is_not_recorded(which, tmp_path, monkeypatch):
-    def survivor(name, kind, seed, settings):
+    def survivor(name, kind, seed, settings, known):
         with suppress(KeyboardInterrupt):
             signal.raise_signal(which)
         return record(name)
@@ -249,6 +251,27 @@ def test_other_settings_are_measured_anew(tmp_path, monkeypatch):
     asked = recording(monkeypatch, {})
     s2oct.measured(PLAN[:1], SETTINGS | {"limit": 2.0}, log, [])
     assert asked == ["a"]
+
+
+def test_methods_that_a_record_lacks_are_measured_and_no_others(tmp_path, data_folder, monkeypatch):
+    log, settings = tmp_path / "log.jsonl", SETTINGS | {"limit": 10.0}
+    old = record("iris", seed=1, ours=1.0) | {"settings": settings}
+    old["methods"] = {name: old["methods"][name] for name in instances.methods_of(BIASED, 1)}
+    del old["methods"]["CART"]
+    s2oct.append(log, old)
+    (found,) = s2oct.measured([("iris", BIASED, 1)], settings, log, [])
+    assert found["methods"].pop("CART")["unlabelled"][0] > 0.5
+    assert found["methods"] == old["methods"]
+
+
+@pytest.mark.parametrize(
+    ("status", "rows", "same"),
+    [("optimal", 100, OURS), ("time limit", 100, None), ("optimal", 20_000, ROUGH)],
+)
+def test_the_default_is_not_fitted_where_its_tree_is_known(status, rows, same):
+    methods = {OURS: {"status": status}}
+    assert instances.same_fit(DEFAULT, methods, rows) == same
+    assert instances.same_fit("CART", methods, rows) is None
 
 
 def test_a_line_that_was_cut_off_is_dropped_from_the_log(tmp_path):
@@ -297,10 +320,9 @@ def test_the_time_asked_for_counts_where_it_is_less_than_the_own():
     assert s2oct.limits(None) == "Most seconds of a fit: 120 below 1000 rows, else 600."
 
 
-def test_the_paper_units_are_asked_for_the_first_sample_only(data_folder):
-    first, second = (instances.instance("iris", BIASED, seed) for seed in (0, 1))
-    assert set(METHODS) - set(instances.methods_of(first)) == set()
-    assert set(METHODS) - set(instances.methods_of(second)) == {PAPER_UNITS}
+def test_the_paper_units_are_asked_for_the_first_sample_only():
+    assert set(METHODS) - set(instances.methods_of(BIASED, 0)) == set()
+    assert set(METHODS) - set(instances.methods_of(BIASED, 1)) == {PAPER_UNITS}
 
 
 def test_a_method_is_judged_by_the_samples_that_have_it():
@@ -339,7 +361,8 @@ def test_instances_with_labels_of_both_classes_have_means_of_their_own():
     records = [record("a", accuracy=(0.8, 0.7)), record("b", accuracy=(0.2, 0.3), both=False)]
     assert s2oct.verdicts(records)[-1] == (
         "Biased samples, all (2 instances), labels of both classes (1 instances), accuracy / MCC: "
-        "S²OCT 0.800 / 0.800, S²OCT, heuristic 0.700 / 0.700, top-λ logistic 0.700 / 0.700."
+        "S²OCT 0.800 / 0.800, S²OCT, default 0.700 / 0.700, S²OCT, heuristic 0.700 / 0.700, top-λ "
+        "logistic 0.700 / 0.700."
     )
 
 

@@ -1,6 +1,7 @@
 """`SemiOptimalTreeClassifier`."""
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,9 +13,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from silva import SemiOptimalTreeClassifier, export_text
+from silva.estimators import semi_optimal
 from silva.estimators.semi_optimal import whole_totals
 from silva.estimators.totals_teacher import opinion_of_forest
 from silva.optimal.progress import NoTreeError
+from silva.optimal.totals_solve import solve_roughly
 
 
 def expected_failures(estimator):
@@ -151,6 +154,23 @@ def test_auto_falls_back_on_the_heuristic():
     model = SemiOptimalTreeClassifier(time_limit=1e-3, random_state=0)
     model.fit(X, y, class_totals=totals)
     assert model.status_ == "heuristic"
+    assert model.totals_ == totals
+
+
+@pytest.mark.parametrize(("mirrored", "status"), [(False, "time limit"), (True, "heuristic")])
+def test_auto_leaves_an_unproven_tree_that_contradicts_far_more_than_the_heuristic_one(
+    monkeypatch, mirrored, status
+):
+    def unproven(problem, opinion, *, seed, **options):
+        found = solve_roughly(problem, opinion, seconds=60.0, seed=seed)
+        leaf_class = 1 - found.tree.leaf_class if mirrored else found.tree.leaf_class
+        tree = replace(found.tree, leaf_class=leaf_class)
+        return replace(found, tree=tree, status="time limit")
+
+    monkeypatch.setattr(semi_optimal, "solve", unproven)
+    X, y, totals = hard()
+    model = SemiOptimalTreeClassifier(random_state=0).fit(X, y, class_totals=totals)
+    assert model.status_ == status
     assert model.totals_ == totals
 
 

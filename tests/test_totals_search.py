@@ -2,6 +2,7 @@
 
 import itertools
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -208,6 +209,28 @@ def test_the_choice_contradicts_the_opinion_no_more_than_the_first_tree():
         for tree in trees
     )
     assert best < one
+
+
+def test_without_a_proof_the_opinion_chooses_among_the_trees_that_keep_all_constraints():
+    problem, y = sampled(load_breast_cancer)
+    rows, classes = problem.labelled, problem.classes
+    problem = replace(  # copies that disagree, so that no tree is without error
+        problem,
+        labelled=np.concatenate([rows, rows[:6]]),
+        classes=np.concatenate([classes, 1 - classes[:6]]),
+    )
+    opinion = noisy_opinion(problem, y)
+    least, likely = (solve(problem, opinion, seconds=3.0, by_opinion=by) for by in (False, True))
+    for found in (least, likely):
+        assert found.status == "time limit"
+        assert score(problem, found.tree).total_error == 0
+        assert max(p2_check.check(problem, found.tree).values()) < 1e-6
+        assert_allclose(found.objective, score(problem, found.tree).objective)
+    assert least.objective < likely.objective
+    costs = [
+        opinion.contradiction(found.tree.predict(problem.unlabelled)) for found in (least, likely)
+    ]
+    assert costs[1] < costs[0]
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

@@ -41,6 +41,8 @@ METHODS = ("auto", "exact", "heuristic")
 SCALINGS = ("paper", "range")
 DEEPEST = 10  # as for OptimalTreeClassifier
 EXACT_ROWS = 10_000  # up to which "auto" tries for a proof
+EXACT_SHARE = 0.95  # of its time
+FAR = 2.0  # times the contradictions of the heuristic tree are too many for an unproven tree
 HALF_RANGE = 100.0  # of a column, in the units of the program
 
 
@@ -66,7 +68,10 @@ class SemiOptimalTreeClassifier(TreeReading, ClassifierMixin, BaseEstimator):
     method : {"auto", "exact", "heuristic"}, default="auto"
         "exact" looks for a proof, and fails if it finds no tree that keeps all constraints.
         "heuristic" alternates between trees and totals without a proof, in seconds for 100,000
-        rows. "auto" is exact up to 10,000 unlabelled rows, with the heuristic tree to fall back on.
+        rows. "auto" looks for a proof up to 10,000 unlabelled rows. Where it finds none in time,
+        it takes the tree that fits the forest's opinion best of those that keep all constraints,
+        not the one of least objective; or the heuristic tree, if that contradicts less than half
+        as many rows.
     scaling : {"range", "paper"}, default="range"
         Units of the program. "paper" moves columns to the middle and shrinks those beyond ±100 to
         that range; "range" brings every column to ±100, so that the bound on the weights, the
@@ -209,25 +214,38 @@ class SemiOptimalTreeClassifier(TreeReading, ClassifierMixin, BaseEstimator):
                 problem.labelled, problem.classes, problem.unlabelled, problem.totals, seed,
                 self._n_threads,
             )  # fmt: skip
-        formed = time.perf_counter() - began
-        few = len(problem.unlabelled) <= EXACT_ROWS
-        if self.method == "exact" or (self.method == "auto" and few):
-            try:
-                return solve(
-                    problem, opinion, seconds=max(self.time_limit - formed, 1e-3), seed=seed,
-                    threads=self._n_threads, verbose=int(self.verbose), callback=self.callback,
-                    solver=solver_named(self.solver),
-                )  # fmt: skip
-            except NoTreeError as error:
-                if self.method == "exact":
-                    raise NoTreeError(
-                        f"time_limit={self.time_limit:g} was too short: {error}, or use "
-                        "method='heuristic'"
-                    ) from None
-        return solve_roughly(
-            problem, opinion, seconds=max(self.time_limit - formed, 1e-3), seed=seed,
-            verbose=int(self.verbose), callback=self.callback,
-        )  # fmt: skip
+
+        def left() -> float:
+            return max(self.time_limit - (time.perf_counter() - began), 1e-3)
+
+        def roughly() -> Proven:
+            return solve_roughly(
+                problem, opinion, seconds=left(), seed=seed, verbose=int(self.verbose),
+                callback=self.callback,
+            )  # fmt: skip
+
+        auto = self.method == "auto"
+        if self.method == "heuristic" or (auto and len(problem.unlabelled) > EXACT_ROWS):
+            return roughly()
+        try:
+            found = solve(
+                problem, opinion, seconds=left() * (EXACT_SHARE if auto else 1.0), seed=seed,
+                threads=self._n_threads, verbose=int(self.verbose), callback=self.callback,
+                solver=solver_named(self.solver), by_opinion=auto,
+            )  # fmt: skip
+        except NoTreeError as error:
+            if auto:
+                return roughly()
+            raise NoTreeError(
+                f"time_limit={self.time_limit:g} was too short: {error}, or use method='heuristic'"
+            ) from None
+        if not auto or found.status in ("optimal", "interrupted"):
+            return found
+        rough = roughly()
+        here, there = (
+            opinion.contradiction(each.tree.predict(problem.unlabelled)) for each in (found, rough)
+        )
+        return rough if here > FAR * there else found
 
     # ---- what users bring -----------------------------------------------------------------------
 

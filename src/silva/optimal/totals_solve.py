@@ -24,6 +24,10 @@ proven optimal the moment it is found: nearly all the time goes into looking for
    proof, a tree that misses the totals by more does not replace one, though its objective be less:
    the totals are known, some labels are not fitted anyway. If the program is tiny it has its turn
    early, too.
+
+Without a proof, one tree with exact totals and empty slabs is about as good as another, and the
+least labelled error is often that of noise: `by_opinion` takes the tree that contradicts the
+opinion least instead.
 """
 
 from __future__ import annotations
@@ -59,6 +63,7 @@ def solve(
     verbose: int = 0,
     callback: Callback | None = None,
     solver: Solver = highs,
+    by_opinion: bool = False,
 ) -> Proven:
     """Return the best tree that was found in the time, and what is proven about it.
 
@@ -78,6 +83,9 @@ def solve(
         Called with each `Stage`; a true answer stops, as a keyboard interrupt does.
     solver : Solver
         Of mixed-integer programs.
+    by_opinion : bool
+        Whether the best tree without a proof is, of those with exact totals, the one that
+        contradicts the opinion least; else the one of the least objective.
 
     Raises
     ------
@@ -85,6 +93,7 @@ def solve(
         No tree was found in the time.
     """
     now = Progress(lambda tree: _value(problem, tree), seconds, callback, verbose > 0)
+    choice = _Choice(now, opinion, problem)
     status = "time limit"
     small = _entries(problem) <= MOST_ENTRIES
 
@@ -92,10 +101,9 @@ def solve(
         if not small or now.closed or now.interrupted or now.elapsed >= until * seconds:
             return "time limit"
         limit = until * seconds - now.elapsed
-        return _prove(now, problem, solver, limit, seed, threads, verbose > 1)
+        return _prove(choice, problem, solver, limit, seed, threads, verbose > 1)
 
     try:
-        choice = _Choice(now, opinion, problem.unlabelled)
         _starts(choice, problem, seed)
         if len(problem.unlabelled) * 2**problem.depth <= TINY:
             _search(choice, problem, seed, min(FIRST_SHARE, 1.0 / seconds))
@@ -104,12 +112,14 @@ def solve(
         if not choice.good_enough:
             _search(choice, problem, seed + 1, search_share if now.tree else FIRST_SHARE)
         if now.tree is None:
-            _feasible(now, problem, opinion, seed + 2)
+            _feasible(choice, problem, seed + 2)
         if not now.closed:
             _search(choice, problem, seed + 3, search_share)
         status = prove(1.0)
     except KeyboardInterrupt:
         now.interrupted = True
+    if by_opinion and not now.closed:
+        choice.settle()
     return now.proven(status)
 
 
@@ -148,11 +158,16 @@ def _entries(problem: TotalsProblem) -> int:
 
 
 class _Choice:
-    """The optimal tree, of those found, that contradicts the opinion least."""
+    """The trees, of those found, that contradict the opinion least.
 
-    def __init__(self, now: Progress, opinion: Opinion, rows: Array) -> None:
-        self.now, self.opinion, self.rows = now, opinion, rows
+    One of the optimal trees, and one of all that keep every constraint and meet the totals.
+    """
+
+    def __init__(self, now: Progress, opinion: Opinion, problem: TotalsProblem) -> None:
+        self.now, self.opinion, self.problem = now, opinion, problem
         self.cost = np.inf  # of the best optimal tree
+        self.likely: Hyperplanes | None = None  # the best of the others
+        self.likely_cost = np.inf
         self.possible = np.inf  # of any tree with these totals
 
     @property
@@ -162,7 +177,25 @@ class _Choice:
 
     def contradiction(self, tree: Hyperplanes) -> float:
         """Return how much the answers of a tree contradict the opinion."""
-        return self.opinion.contradiction(tree.predict(self.rows))
+        return self.opinion.contradiction(tree.predict(self.problem.unlabelled))
+
+    def offer_feasible(self, tree: Hyperplanes, name: str) -> None:
+        """Take a tree that is not optimal if its objective is the least, and consider it."""
+        if self.now.offer(tree):
+            self.now.report(name)
+        self.consider(tree)
+
+    def consider(self, tree: Hyperplanes) -> None:
+        """Remember a tree if it keeps all constraints, meets the totals and contradicts least."""
+        worth, cost = score(self.problem, tree), self.contradiction(tree)
+        if worth.feasible and worth.total_error == 0 and cost < self.likely_cost:
+            self.likely, self.likely_cost = tree, cost
+
+    def settle(self) -> None:
+        """Take the tree that contradicts the opinion least, where there is one."""
+        if self.likely is not None and self.likely is not self.now.tree:
+            self.now.tree, self.now.objective = self.likely, self.now.value(self.likely)
+            self.now.report("choice")
 
     def offer(self, tree: Hyperplanes, name: str) -> None:
         """Take an optimal tree if it is the first or the best."""
@@ -183,8 +216,8 @@ def _starts(choice: _Choice, problem: TotalsProblem, seed: int) -> None:
             tree = cleared(problem, one.tree)
             if tree is not None and score(problem, tree).solved:
                 choice.offer(tree, "starts")
-            elif tree is not None and now.offer(tree):
-                now.report("starts")
+            elif tree is not None:
+                choice.offer_feasible(tree, "starts")
         if now.interrupted or now.elapsed > START_SHARE * now.seconds:
             break
 
@@ -218,9 +251,9 @@ def _patience(problem: TotalsProblem) -> int:
     return min(PATIENCE // max(1, problem.unlabelled.size), MOST_ATTEMPTS)
 
 
-def _feasible(now: Progress, problem: TotalsProblem, opinion: Opinion, seed: int) -> None:
+def _feasible(choice: _Choice, problem: TotalsProblem, seed: int) -> None:
     """Look for a tree with exact totals and empty slabs, then briefly for a better one."""
-    asked, enough = 0, 2**62
+    now, opinion, asked, enough = choice.now, choice.opinion, 0, 2**62
 
     def late() -> bool:
         return now.interrupted or now.left <= 0 or now.elapsed > FEASIBLE_SHARE * now.seconds
@@ -231,19 +264,18 @@ def _feasible(now: Progress, problem: TotalsProblem, opinion: Opinion, seed: int
         return asked > enough or late()
 
     rough = emptied(problem, opinion, seed, late)
-    if rough is not None and now.offer(rough.tree):
-        now.report("feasible")
+    if rough is not None:
+        choice.offer_feasible(rough.tree, "feasible")
         enough = _patience(problem)
 
     for tree in search(problem, opinion, seed, stop, strict=False):
         if now.tree is None:
             enough = 2 * asked + _patience(problem)
-        if now.offer(tree.tree):
-            now.report("feasible")
+        choice.offer_feasible(tree.tree, "feasible")
 
 
 def _prove(
-    now: Progress,
+    choice: _Choice,
     problem: TotalsProblem,
     solver: Solver,
     seconds: float,
@@ -252,6 +284,7 @@ def _prove(
     log: bool,
 ) -> str:
     """Hand the best tree to the solver; return how it ended."""
+    now = choice.now
     program = s2oct_tight(problem)
     start = None if now.tree is None else point(problem, program, now.tree)
     effort = Effort(
@@ -268,6 +301,7 @@ def _prove(
             or missed <= score(problem, now.tree).total_error
         ):
             now.offer(tree)
+        choice.consider(tree)
     if np.isfinite(solution.bound):
         now.bound = max(now.bound, min(solution.bound, now.objective))
     now.report("program")

@@ -10,12 +10,12 @@ S²OCT (`SemiOptimalTreeClassifier` with `method="exact"`; also with the paper's
 columns, `scaling="paper"`, a minute at most, on the first sample of a set only; and with
 `method="heuristic"`, which stands in where no tree that keeps all constraints was found in the
 time) knows the labels and how many unlabelled rows are A, λ. Its default, `method="auto"`, is the
-same where there is a proof; where there is none, the forest's opinion chooses among the trees that
-keep all constraints, not the objective; above 10,000 rows it is the heuristic. OCT-H (`OptimalTreeClassifier`, a
-minute at most) and CART (scikit-learn) know the labels. "Top-λ" methods call the λ unlabelled rows
-of the highest score A: logistic regression and extremely random trees on the labels (if these are
-of one class, rows rank by their distance from the labelled ones). LapTAO knows all rows, and with
-"totals" how many are A, unless one class has no label.
+same where there is a proof, and counts as that; where there is none, the forest's opinion chooses
+among the trees that keep all constraints, not the objective; above 10,000 rows it is the heuristic.
+OCT-H (`OptimalTreeClassifier`, a minute at most) and CART (scikit-learn) know the labels. "Top-λ"
+methods call the λ unlabelled rows of the highest score A: logistic regression and extremely random
+trees on the labels (if these are of one class, rows rank by their distance from the labelled ones).
+LapTAO knows all rows, and with "totals" how many are A, unless one class has no label.
 
 Small sets come first, all samples of them. "All" sizes are of the samples that have every set.
 

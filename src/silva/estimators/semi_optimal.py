@@ -31,10 +31,12 @@ from silva.optimal.hyperplanes import (
     diameter,
     paper_box,
     paper_depth,
+    score,
 )
 from silva.optimal.mip_solvers import solver_named
 from silva.optimal.progress import NoTreeError, Proven, Stage
 from silva.optimal.totals_solve import solve, solve_roughly
+from silva.optimal.totals_starts import Opinion
 from silva.tree import Array
 
 METHODS = ("auto", "exact", "heuristic")
@@ -207,13 +209,7 @@ class SemiOptimalTreeClassifier(TreeReading, ClassifierMixin, BaseEstimator):
             return _one_leaf(problem)
         began = time.perf_counter()
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        if all_labelled:
-            opinion = opinion_of_labels(problem.classes, problem.n_classes)
-        else:
-            opinion = opinion_of_forest(
-                problem.labelled, problem.classes, problem.unlabelled, problem.totals, seed,
-                self._n_threads,
-            )  # fmt: skip
+        opinion = self._opinion(problem, all_labelled, seed)
 
         def left() -> float:
             return max(self.time_limit - (time.perf_counter() - began), 1e-3)
@@ -242,10 +238,16 @@ class SemiOptimalTreeClassifier(TreeReading, ClassifierMixin, BaseEstimator):
         if not auto or found.status in ("optimal", "interrupted"):
             return found
         rough = roughly()
-        here, there = (
-            opinion.contradiction(each.tree.predict(problem.unlabelled)) for each in (found, rough)
-        )
-        return rough if here > FAR * there else found
+        return rough if _is_far_likelier(rough.tree, found.tree, problem, opinion) else found
+
+    def _opinion(self, problem: TotalsProblem, all_labelled: bool, seed: int) -> Opinion:
+        """Return what is thought of the unlabelled rows; of all rows, where all have labels."""
+        if all_labelled:
+            return opinion_of_labels(problem.classes, problem.n_classes)
+        return opinion_of_forest(
+            problem.labelled, problem.classes, problem.unlabelled, problem.totals, seed,
+            self._n_threads,
+        )  # fmt: skip
 
     # ---- what users bring -----------------------------------------------------------------------
 
@@ -296,6 +298,15 @@ class SemiOptimalTreeClassifier(TreeReading, ClassifierMixin, BaseEstimator):
         counts = np.bincount(code[~partial.labelled], minlength=len(self.classes_))
         self.totals_ = dict(zip(self.classes_.tolist(), counts.tolist(), strict=True))
         self.transduction_ = self.classes_[np.where(partial.labelled, partial.codes, code)]
+
+
+def _is_far_likelier(
+    one: Hyperplanes, other: Hyperplanes, problem: TotalsProblem, opinion: Opinion
+) -> bool:
+    """Whether a tree meets the totals as well as another and contradicts the opinion far less."""
+    missed = [score(problem, tree).total_error for tree in (one, other)]
+    cost = [opinion.contradiction(tree.predict(problem.unlabelled)) for tree in (one, other)]
+    return missed[0] <= missed[1] and FAR * cost[0] < cost[1]
 
 
 def _one_leaf(problem: TotalsProblem) -> Proven:

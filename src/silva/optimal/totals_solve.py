@@ -41,7 +41,6 @@ from silva.optimal.progress import TOLERANCE, Callback, Progress, Proven
 from silva.optimal.totals_heuristic import alternate, alternations, cleared, emptied
 from silva.optimal.totals_search import search
 from silva.optimal.totals_starts import Opinion
-from silva.tree import Array
 
 FIRST_SHARE, FEASIBLE_SHARE, SEARCH_SHARE = 0.2, 0.35, 0.7  # of the time, when each stage ends
 COLLECTED = 50  # optimal trees to choose from

@@ -11,7 +11,8 @@ BIN := $(VENV)/bin
 SANITIZE := build/sanitize
 SANITIZED_TESTS ?= $(wildcard tests/test_tree.py tests/test_kernels.py tests/test_node_problems.py \
   tests/test_sessions.py tests/test_tao.py \
-  tests/test_graph.py tests/test_labels.py tests/test_kernel_growth.py tests/test_kernel_splits.py \
+  tests/test_graph.py tests/test_neighbours.py tests/test_labels.py tests/test_label_totals.py \
+  tests/test_kernel_growth.py tests/test_kernel_splits.py \
   tests/test_membership.py tests/test_cuts.py tests/test_energies.py)
 
 # What the compiled core is made from. Python sources are used in place and need no build.

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from scipy import sparse
+from sklearn.datasets import load_diabetes, load_digits, load_iris
+from sklearn.model_selection import train_test_split
 from threadpoolctl import threadpool_limits
 
 from silva.estimators import mixed_regressor
@@ -40,6 +42,23 @@ def small_mixture(monkeypatch):
     monkeypatch.setattr(mixed_regressor, "TREES", 5)
     monkeypatch.setattr(mixed_regressor, "STAGES", 10)
     monkeypatch.setattr(mixed_regressor, "PLANES", 3)
+
+
+@pytest.fixture(scope="session")
+def iris():
+    return load_iris(return_X_y=True)
+
+
+@pytest.fixture(scope="session")
+def diabetes():
+    return load_diabetes(return_X_y=True)
+
+
+@pytest.fixture(scope="session")
+def digits():
+    """Rows and digits to train on, rows and digits to test with, as `train_test_split` has them."""
+    X, y = load_digits(return_X_y=True)
+    return train_test_split(X, y, test_size=0.4, random_state=0, stratify=y)
 
 
 @pytest.fixture(params=sorted(TABLES))

@@ -11,12 +11,9 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import (
     load_breast_cancer,
-    load_diabetes,
-    load_digits,
-    load_iris,
     make_regression,
 )
-from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -25,23 +22,6 @@ from tao_models import DEVICES, EVERY_SPLIT, LEAVES, SPLITS, classifier, regress
 from silva import TAOTreeClassifier, TAOTreeRegressor, export_text
 from silva.estimators import tao_base
 from silva.tree import Tree
-
-
-@pytest.fixture(scope="module")
-def iris():
-    return load_iris(return_X_y=True)
-
-
-@pytest.fixture(scope="module")
-def diabetes():
-    return load_diabetes(return_X_y=True)
-
-
-@pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return train_test_split(X, y, test_size=0.4, random_state=0, stratify=y)
-
 
 # ---- it learns ----------------------------------------------------------------------------------
 

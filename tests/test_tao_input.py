@@ -11,35 +11,14 @@ from conftest import assert_same_tree
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.datasets import (
-    load_diabetes,
-    load_digits,
-    load_iris,
     make_classification,
 )
 from sklearn.metrics import accuracy_score
-from sklearn.model_selection import train_test_split
 from sklearn.tree import DecisionTreeRegressor
 from tao_models import LEAVES, SPLITS, classifier, regressor
 
 from silva import TAOTreeClassifier, export_text
 from silva.copies import row_groups
-
-
-@pytest.fixture(scope="module")
-def iris():
-    return load_iris(return_X_y=True)
-
-
-@pytest.fixture(scope="module")
-def diabetes():
-    return load_diabetes(return_X_y=True)
-
-
-@pytest.fixture(scope="module")
-def digits():
-    X, y = load_digits(return_X_y=True)
-    return train_test_split(X, y, test_size=0.4, random_state=0, stratify=y)
-
 
 # ---- labels and outputs -------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Boosted TAO trees: Algorithm 1 by itself, and what a user may rely on."""
+"""Boosted TAO trees: what a user may rely on."""
 
 import pickle
 import tracemalloc

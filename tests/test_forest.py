@@ -1,4 +1,4 @@
-"""Forests of TAO trees: what the bags hold, and what a user may rely on."""
+"""Forests of TAO trees: what a user may rely on."""
 
 import pickle
 import signal

@@ -1,4 +1,4 @@
-"""Kernel trees and forests as users meet them."""
+"""Kernel trees as users meet them, and what their forests share with them."""
 
 import pickle
 

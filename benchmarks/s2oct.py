@@ -17,7 +17,8 @@ methods call the λ unlabelled rows of the highest score A: logistic regression 
 trees on the labels (if these are of one class, rows rank by their distance from the labelled ones).
 LapTAO knows all rows, and with "totals" how many are A, unless one class has no label.
 
-Small sets come first, all samples of them. "All" sizes are of the samples that have every set.
+Small sets come first, and of a size the biased samples. "All" sizes are of the samples that have
+every set.
 
 Means over the instances: accuracy, Matthews' correlation, precision and recall of class A, on the
 unlabelled rows and, in brackets, on all rows. "Seconds" is the whole fit on this machine.
@@ -76,8 +77,8 @@ def run(options):
     plan = [
         (name, kind, seed)
         for of_size in (False, True)
-        for seed in seeds
         for kind, those in ((BIASED, names), (CLASSES, own), (SIMPLE, names))
+        for seed in seeds
         for name in those
         if (name in large) == of_size
     ]

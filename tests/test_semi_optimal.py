@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pandas as pd
@@ -13,9 +14,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from silva import SemiOptimalTreeClassifier, export_text
-from silva.estimators import semi_optimal
 from silva.estimators.semi_optimal import whole_totals
 from silva.estimators.totals_teacher import opinion_of_forest
+from silva.optimal import totals_heuristic, totals_solve
 from silva.optimal.progress import NoTreeError
 from silva.optimal.totals_solve import solve_roughly
 
@@ -167,7 +168,7 @@ def test_auto_leaves_an_unproven_tree_that_contradicts_far_more_than_the_heurist
         tree = replace(found.tree, leaf_class=leaf_class)
         return replace(found, tree=tree, status="time limit")
 
-    monkeypatch.setattr(semi_optimal, "solve", unproven)
+    monkeypatch.setattr(totals_solve, "solve", unproven)
     X, y, totals = hard()
     model = SemiOptimalTreeClassifier(random_state=0).fit(X, y, class_totals=totals)
     assert model.status_ == status
@@ -217,6 +218,33 @@ def test_a_keyboard_interrupt_keeps_the_best_tree():
     model.fit(X, partly, class_totals=totals)
     assert model.status_ == "optimal"
     assert len(model.history_) == 1
+
+
+def test_a_keyboard_interrupt_of_the_heuristic_keeps_the_unproven_tree(monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(totals_solve, "solve_roughly", interrupted)
+    X, y, totals = hard()
+    model = SemiOptimalTreeClassifier(random_state=0, time_limit=3)
+    model.fit(X, y, class_totals=totals)
+    assert model.status_ == "interrupted"
+    assert model.totals_ == totals
+
+
+def test_a_keyboard_interrupt_keeps_the_best_tree_of_the_heuristic(monkeypatch):
+    whole = totals_heuristic.alternations
+
+    def two_of_them(*arguments):
+        yield from islice(whole(*arguments), 2)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(totals_heuristic, "alternations", two_of_them)
+    X, y, totals = hard()
+    model = SemiOptimalTreeClassifier(method="heuristic", random_state=0)
+    model.fit(X, y, class_totals=totals)
+    assert model.status_ == "heuristic"
+    assert model.totals_ == totals
 
 
 def test_each_stage_tells_what_it_brought(capsys):

@@ -31,11 +31,10 @@ from silva.optimal.hyperplanes import (
     diameter,
     paper_box,
     paper_depth,
-    score,
 )
 from silva.optimal.mip_solvers import solver_named
 from silva.optimal.progress import NoTreeError, Proven, Stage
-from silva.optimal.totals_solve import solve, solve_roughly
+from silva.optimal.totals_solve import solve, solve_likely, solve_roughly
 from silva.optimal.totals_starts import Opinion
 from silva.tree import Array
 
@@ -43,8 +42,6 @@ METHODS = ("auto", "exact", "heuristic")
 SCALINGS = ("paper", "range")
 DEEPEST = 10  # as for OptimalTreeClassifier
 EXACT_ROWS = 10_000  # up to which "auto" tries for a proof
-EXACT_SHARE = 0.95  # of its time
-FAR = 2.0  # times the contradictions of the heuristic tree are too many for an unproven tree
 HALF_RANGE = 100.0  # of a column, in the units of the program
 
 
@@ -210,35 +207,24 @@ class SemiOptimalTreeClassifier(TreeReading, ClassifierMixin, BaseEstimator):
         began = time.perf_counter()
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         opinion = self._opinion(problem, all_labelled, seed)
-
-        def left() -> float:
-            return max(self.time_limit - (time.perf_counter() - began), 1e-3)
-
-        def roughly() -> Proven:
+        seconds = max(self.time_limit - (time.perf_counter() - began), 1e-3)
+        if self.method == "heuristic" or (
+            self.method == "auto" and len(problem.unlabelled) > EXACT_ROWS
+        ):
             return solve_roughly(
-                problem, opinion, seconds=left(), seed=seed, verbose=int(self.verbose),
+                problem, opinion, seconds=seconds, seed=seed, verbose=int(self.verbose),
                 callback=self.callback,
             )  # fmt: skip
-
-        auto = self.method == "auto"
-        if self.method == "heuristic" or (auto and len(problem.unlabelled) > EXACT_ROWS):
-            return roughly()
+        find = solve if self.method == "exact" else solve_likely
         try:
-            found = solve(
-                problem, opinion, seconds=left() * (EXACT_SHARE if auto else 1.0), seed=seed,
-                threads=self._n_threads, verbose=int(self.verbose), callback=self.callback,
-                solver=solver_named(self.solver), by_opinion=auto,
+            return find(
+                problem, opinion, seconds=seconds, seed=seed, threads=self._n_threads,
+                verbose=int(self.verbose), callback=self.callback, solver=solver_named(self.solver),
             )  # fmt: skip
         except NoTreeError as error:
-            if auto:
-                return roughly()
             raise NoTreeError(
                 f"time_limit={self.time_limit:g} was too short: {error}, or use method='heuristic'"
             ) from None
-        if not auto or found.status in ("optimal", "interrupted"):
-            return found
-        rough = roughly()
-        return rough if _is_far_likelier(rough.tree, found.tree, problem, opinion) else found
 
     def _opinion(self, problem: TotalsProblem, all_labelled: bool, seed: int) -> Opinion:
         """Return what is thought of the unlabelled rows; of all rows, where all have labels."""
@@ -298,15 +284,6 @@ class SemiOptimalTreeClassifier(TreeReading, ClassifierMixin, BaseEstimator):
         counts = np.bincount(code[~partial.labelled], minlength=len(self.classes_))
         self.totals_ = dict(zip(self.classes_.tolist(), counts.tolist(), strict=True))
         self.transduction_ = self.classes_[np.where(partial.labelled, partial.codes, code)]
-
-
-def _is_far_likelier(
-    one: Hyperplanes, other: Hyperplanes, problem: TotalsProblem, opinion: Opinion
-) -> bool:
-    """Whether a tree meets the totals as well as another and contradicts the opinion far less."""
-    missed = [score(problem, tree).total_error for tree in (one, other)]
-    cost = [opinion.contradiction(tree.predict(problem.unlabelled)) for tree in (one, other)]
-    return missed[0] <= missed[1] and FAR * cost[0] < cost[1]
 
 
 def _one_leaf(problem: TotalsProblem) -> Proven:

@@ -42,6 +42,8 @@ def alternate(
 ) -> Exact:
     """Return the tree, of several, with the totals met and the least contradiction.
 
+    A keyboard interrupt ends it with the trees so far, if there are any.
+
     Parameters
     ----------
     problem : TotalsProblem
@@ -52,10 +54,14 @@ def alternate(
     trees : int
     """
     found: list[Exact] = []
-    for one in alternations(problem, opinion, seed, trees):
-        found.append(one)
-        if stop():
-            break
+    try:
+        for one in alternations(problem, opinion, seed, trees):
+            found.append(one)
+            if stop():
+                break
+    except KeyboardInterrupt:
+        if not found:
+            raise
     return min(found, key=_rank)
 
 

@@ -26,18 +26,22 @@ proven optimal the moment it is found: nearly all the time goes into looking for
    early, too.
 
 Without a proof, one tree with exact totals and empty slabs is about as good as another, and the
-least labelled error is often that of noise: `by_opinion` takes the tree that contradicts the
-opinion least instead.
+least labelled error is often that of noise. `solve_likely` then takes the tree that contradicts the
+opinion least; or the heuristic's, whose slabs need not be empty, if that contradicts far less.
 """
 
 from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
 from silva.optimal.hyperplanes import Hyperplanes, TotalsProblem, score
 from silva.optimal.mip_solvers import Effort, Solver, highs
 from silva.optimal.oct_models import point, read, s2oct_tight
-from silva.optimal.progress import TOLERANCE, Callback, Progress, Proven
+from silva.optimal.progress import TOLERANCE, Callback, NoTreeError, Progress, Proven
 from silva.optimal.totals_heuristic import alternate, alternations, cleared, emptied
 from silva.optimal.totals_search import search
 from silva.optimal.totals_starts import Opinion
@@ -50,6 +54,8 @@ START_SHARE = 0.1  # of the time
 ENOUGH = 1.05  # times the least contradiction of any tree: better is not looked for
 TINY = 150  # pairs of an unlabelled row and a node up to which the program is tried early
 MOST_ENTRIES = 300_000  # of a program; beyond, the search has all the time
+PROOF_SHARE = 0.95  # of the time of `solve_likely`
+FAR = 2.0  # times the contradictions of a heuristic tree are too many for an unproven one
 
 
 def solve(
@@ -83,8 +89,8 @@ def solve(
     solver : Solver
         Of mixed-integer programs.
     by_opinion : bool
-        Whether the best tree without a proof is, of those with exact totals, the one that
-        contradicts the opinion least; else the one of the least objective.
+        Whether the best tree without a proof is, of those that keep all constraints and meet the
+        totals, the one that contradicts the opinion least; else the one of the least objective.
 
     Raises
     ------
@@ -139,9 +145,58 @@ def solve_roughly(
     now = Progress(lambda tree: score(problem, tree).objective, seconds, callback, verbose > 0)
     found = alternate(problem, opinion, seed, lambda: now.left <= 0)
     now.offer(found.tree)
-    now.report("heuristic")
+    with suppress(KeyboardInterrupt):  # it ends here anyway
+        now.report("heuristic")
     status = "optimal" if found.score.solved else "heuristic"
     return Proven(found.tree, now.objective, 0.0, status, now.history)
+
+
+def solve_likely(
+    problem: TotalsProblem,
+    opinion: Opinion,
+    *,
+    seconds: float,
+    seed: int = 0,
+    threads: int = 1,
+    verbose: int = 0,
+    callback: Callback | None = None,
+    solver: Solver = highs,
+) -> Proven:
+    """Return a proven tree or, without a proof in the time, the likeliest; parameters as `solve`.
+
+    That is, of the trees that `solve` found, the one that contradicts the opinion least, or the
+    heuristic tree where it meets the totals as well and contradicts less than half as much.
+    """
+    began = time.perf_counter()
+    found = None
+    with suppress(NoTreeError):
+        found = solve(
+            problem, opinion, seconds=PROOF_SHARE * seconds, seed=seed, threads=threads,
+            verbose=verbose, callback=callback, solver=solver, by_opinion=True,
+        )  # fmt: skip
+        if found.status in ("optimal", "interrupted"):
+            return found
+    left = max(seconds - (time.perf_counter() - began), 1e-3)
+    try:
+        rough = solve_roughly(
+            problem, opinion, seconds=left, seed=seed, verbose=verbose, callback=callback
+        )
+    except KeyboardInterrupt:
+        if found is None:
+            raise
+        return replace(found, status="interrupted")
+    if found is None or _is_far_likelier(rough.tree, found.tree, problem, opinion):
+        return rough
+    return found
+
+
+def _is_far_likelier(
+    one: Hyperplanes, other: Hyperplanes, problem: TotalsProblem, opinion: Opinion
+) -> bool:
+    """Whether a tree meets the totals as well as another and contradicts the opinion far less."""
+    missed = [score(problem, tree).total_error for tree in (one, other)]
+    cost = [opinion.contradiction(tree.predict(problem.unlabelled)) for tree in (one, other)]
+    return missed[0] <= missed[1] and FAR * cost[0] < cost[1]
 
 
 def _value(problem: TotalsProblem, tree: Hyperplanes) -> float:

@@ -28,7 +28,7 @@ def fitted(iris):
 
 
 def test_answer_is_the_mean_of_the_members_by_their_shares(iris, fitted):
-    views = fitted.units_.views(iris[0][60:])
+    views = fitted.units_.views(iris[0][60:], VIEWS)
     mean = sum(fitted.shares_[m.name] * m.predict(views) for m in fitted.members_)
     assert_allclose(fitted.predict_proba(iris[0][60:]), mean, atol=1e-12)
     assert_allclose(mean.sum(axis=1), 1)
@@ -73,7 +73,7 @@ def test_forests_of_many_classes_are_made_more_certain():
     model = MixedClassifier(n_trees=50).fit(X[few], y[few])
     extra = next(member for member in model.members_ if member.name == "extra trees")
     assert extra.model.temperature > 1
-    views = model.units_.views(X[others])
+    views = model.units_.views(X[others], VIEWS)
     before, after = extra.model.model.predict(views["raw"]), extra.predict(views)
     assert_allclose(after, before**extra.model.temperature / np.sum(
         before**extra.model.temperature, axis=1, keepdims=True), atol=1e-6)  # fmt: skip
@@ -144,7 +144,7 @@ def test_weight_of_two_counts_as_two_rows_to_the_smooth_members(iris):
         np.concatenate([y, y[twice]]),
     )
     member = next(m for m in weighed.members_ if m.name == "logistic regression")
-    views = units.views(iris[0][40:])
+    views = units.views(iris[0][40:], VIEWS)
     as_fitted = member.model.model.predict(views["standard"])
     assert_allclose(as_fitted, line.predict_proba(views["standard"]), atol=1e-3)
 

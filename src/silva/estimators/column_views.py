@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
+from sklearn.decomposition import PCA
 
 from silva.estimators.scaling import CLIP
 from silva.kernels import Matrix
@@ -14,6 +15,9 @@ from silva.tree import Array
 
 VIEWS = ("raw", "squashed", "standard", "wide", "ranks")
 QUANTILES = 1000
+SAMPLE, SAMPLE_CELLS = 2000, 2_000_000  # rows that are kept, and cells, at most
+AXES = 30
+LEAST_VARIANCE = 0.01  # of an axis, beside its own, in units of the mean column's
 FEWEST_CODES, MOST_CODES = 3, 12  # whole numbers in a column that may be codes of categories
 WIDE = 5.0  # deviations at which values are clipped for linear leaves; planes can use far ones
 
@@ -28,12 +32,18 @@ class Units:
     quantiles : array of shape (at most 1000, columns), or None where columns are sparse
     codes : Codes or None
         None where no column is of a few whole numbers.
+    rows : array of shape (at most 2000, columns), or None where columns are sparse
+        Some of all rows, for members that learn from unlabelled ones, too.
+    axes : Axes or None
+        None where columns are sparse.
     """
 
     mean: Array
     deviation: Array
-    quantiles: Array | None
-    codes: Codes | None
+    quantiles: Array | None = None
+    codes: Codes | None = None
+    rows: Array | None = None
+    axes: Axes | None = None
 
     @classmethod
     def of(cls, X: Matrix) -> Units:
@@ -42,11 +52,13 @@ class Units:
         mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
         if sparse.issparse(X):
             square = np.asarray(X.power(2).mean(axis=0)).ravel() - mean**2
-            return cls(mean, _deviation(square, mean), None, None)
+            return cls(mean, _deviation(square, mean))
         square = np.einsum("ij,ij->j", X - mean, X - mean) / n_rows
-        place = np.linspace(0, n_rows - 1, min(n_rows, QUANTILES)).round().astype(int)
-        quantiles = np.sort(X, axis=0)[place]
-        return cls(mean, _deviation(square, mean), quantiles, Codes.of(X))
+        deviation = _deviation(square, mean)
+        quantiles = np.sort(X, axis=0)[_evenly(n_rows, QUANTILES)]
+        rows = X[_evenly(n_rows, min(SAMPLE, max(SAMPLE_CELLS // X.shape[1], 2)))]
+        axes = Axes.of(np.clip((rows - mean) / deviation, -CLIP, CLIP))
+        return cls(mean, deviation, quantiles, Codes.of(X), rows, axes)
 
     def width(self, names: Collection[str]) -> int:
         """Return the number of columns of the widest of these views."""
@@ -55,8 +67,9 @@ class Units:
     def views(self, X: Matrix, names: Collection[str] = VIEWS) -> dict[str, Matrix]:
         """Return the rows as they are, squashed, standardised and clipped, and by rank, if named.
 
-        Sparse ones are neither centred nor clipped nor ranked. "categories", codes as indicators
-        and other columns standardised, are there if named and where a column may be codes.
+        Sparse ones are neither centred nor clipped nor ranked. "axes", the principal ones of the
+        standardised columns, are there if named; "categories", codes as indicators and other
+        columns standardised, if named and where a column may be codes.
         """
         if self.quantiles is None:
             X = sparse.csr_matrix(X)
@@ -68,15 +81,47 @@ class Units:
         if "squashed" in names:
             found["squashed"] = squashed(X, self.quantiles, self.deviation)
         standard = (X - self.mean) / self.deviation
+        clipped = np.clip(standard, -CLIP, CLIP)
         if "standard" in names:
-            found["standard"] = np.clip(standard, -CLIP, CLIP)
+            found["standard"] = clipped
+        if "axes" in names and self.axes is not None:
+            found["axes"] = self.axes.show(clipped)
         if "wide" in names:
             found["wide"] = np.clip(standard, -WIDE, WIDE)
         if "ranks" in names:
             found["ranks"] = ranks(X, self.quantiles)
         if "categories" in names and self.codes is not None:
-            found["categories"] = self.codes.show(X, np.clip(standard, -CLIP, CLIP))
+            found["categories"] = self.codes.show(X, clipped)
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class Axes:
+    """Principal axes: uncorrelated mixtures of the columns, each of variance about one.
+
+    Attributes
+    ----------
+    centre : array of shape (columns,)
+    directions : array of shape (columns, at most 30)
+    """
+
+    centre: Array
+    directions: Array
+
+    @classmethod
+    def of(cls, Z: Array) -> Axes:
+        """Find those of standardised rows along which they vary most.
+
+        Axes along which rows hardly vary stay short: what they show is noise.
+        """
+        with np.errstate(invalid="ignore"):  # all columns may be constant
+            found = PCA(min(AXES, *Z.shape), random_state=0).fit(Z)
+        variance = found.explained_variance_ + max(LEAST_VARIANCE * Z.var(axis=0).mean(), 1e-12)
+        return cls(found.mean_, found.components_.T / np.sqrt(variance))
+
+    def show(self, Z: Array) -> Array:
+        """Return standardised rows by where they stand on the axes."""
+        return np.asarray((Z - self.centre) @ self.directions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +183,11 @@ def _is_code(ordered: Array) -> Array:
 
 def _is_first(ordered: Array) -> Array:
     return np.diff(ordered, axis=0, prepend=-np.inf) > 0
+
+
+def _evenly(n_rows: int, most: int) -> Array:
+    """Return the numbers of rows at even distances, the first and the last among them."""
+    return np.linspace(0, n_rows - 1, min(n_rows, most)).round().astype(int)
 
 
 def squashed(X: Array, quantiles: Array, deviation: Array) -> Array:

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
+from silva.estimators.class_densities import fit_gaussians, fit_independent
 from silva.estimators.column_views import Units, scaled
 from silva.estimators.problem import distributions
 from silva.estimators.scaling import relevance
@@ -29,12 +30,15 @@ EXPECTED = {
     "kernel": 0.1,
     "kernel of ranks": 0.1,
     "kernel of all columns": 0.05,
+    "kernel of principal axes": 0.1,
+    "Gaussian classes": 0.1,
+    "independent columns": 0.1,
     "logistic regression": 0.05,
     "extra trees of categories": 0.2,
     "kernel of categories": 0.1,
     "logistic regression of categories": 0.05,
 }  # shares before any label was held out; they are normalised over the members that there are
-VIEWS = ("raw", "standard", "ranks", "categories")  # of the columns that members are shown
+VIEWS = ("raw", "standard", "ranks", "axes", "categories")  # of the columns, shown to members
 TREES = 100  # of each forest, and half as many bagged ones
 BAGGED_CELLS = 200_000  # labels times columns at most: bagged trees look at every column
 CATEGORY_CELLS = 2_000_000  # labels times columns at most, codes shown as categories
@@ -136,10 +140,13 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
         few_cells = codes is not None and len(code) * codes.width <= CATEGORY_CELLS
         views = self.units_.views(X, VIEWS if few_cells else VIEWS[:-1])
         self._bagged = X.shape[0] * X.shape[1] <= BAGGED_CELLS  # in all folds or in none
+        rows = self.units_.rows
+        self._others = None if rows is None else self.units_.views(rows, ("raw", "axes"))
         self.members_ = self._fit_members(views, code, weight, self.n_trees)
         fold = self._folds(code) if self.fold is None else self.fold
         without = self._fit_folds(views, code, weight, fold)
         names = [member.name for member in self.members_]
+        del self._others
         shares, temperatures = self._find_shares(views, code, weight, fold, without)
         self.members_ = [_at(member, temperatures) for member in self.members_]
         self._without = {
@@ -250,12 +257,21 @@ class MixedClassifier(ClassifierMixin, BaseEstimator):
             ("kernel", "standard", "extra trees"),
             ("kernel of ranks", "ranks", "extra trees"),
             ("kernel of all columns", "standard", None),
+            ("kernel of principal axes", "axes", None),
             ("kernel of categories", "categories", "extra trees of categories"),
         ):
             if view in views:
                 scale = None if judge is None else np.sqrt(relevance(forests[judge], len(code)))
                 fitted = fit_kernel_ridge(scaled(views[view], scale), indicators, weight, seed)
                 members.append(Member(name, view, scale, KernelProbabilities(fitted)))
+
+        for name, view, fit in (
+            ("Gaussian classes", "axes", fit_gaussians),
+            ("independent columns", "raw", fit_independent),
+        ):
+            if self._others is not None:
+                density = fit(views[view], indicators, weight, self._others[view])
+                members.append(Member(name, view, None, density))
 
         one_of_each = np.unique(code, return_index=True)[1]
         few = np.random.default_rng(seed).permutation(len(code))[:LINE_ROWS]

@@ -86,21 +86,23 @@ class KernelProbabilities:
 class MixedClassifier(ClassifierMixin, BaseEstimator):
     """A mean of different classifiers, each counting as much as it helps on held-out rows.
 
-    Forests know rules about single columns, kernels and planes know classes that change smoothly;
-    which a table has is soon seen. Members are a random forest, extremely random trees, bagged
-    trees that look at all columns, kernel regressions of the class indicators (standardised columns
-    in proportion to their relevance, the same by rank, and all columns alike) and logistic
-    regression. Columns of three to twelve whole numbers may be codes of categories, whose order
-    means nothing: where there are some, three more members see an indicator for each number
-    (extremely random trees, a kernel regression and logistic regression). Each member is made as
-    certain as rows held out bear out (forests of many classes are right more often than they say),
-    then their shares minimise the squared error of held-out answers near those expected of a table
-    (`best_shares`).
+    Forests know rules about single columns, kernels and planes know classes that change smoothly,
+    densities know classes that are clumps; which a table has is soon seen. Members are a random
+    forest, extremely random trees, bagged trees that look at all columns, kernel regressions of the
+    class indicators (standardised columns in proportion to their relevance, the same by rank, all
+    columns alike, and principal axes), logistic regression, and two models of what the rows of a
+    class look like, Gaussians and independent columns (`silva.estimators.class_densities`), which
+    learn from the rows of `units` as well, for which no label is needed. Columns of three to twelve
+    whole numbers may be codes of categories, whose order means nothing: where there are some, three
+    more members see an indicator for each number (extremely random trees, a kernel regression and
+    logistic regression). Each member is made as certain as rows held out bear out (forests of many
+    classes are right more often than they say), then their shares minimise the squared error of
+    held-out answers near those expected of a table (`best_shares`).
 
     Parameters
     ----------
     units : Units or None
-        How columns are measured; None measures those of the rows given.
+        How columns are measured, and some of all rows; None takes the rows given.
     fold : int array of shape (rows,) or None
         Rows of a number are held out together, those of -1 never; None makes folds.
     n_trees : int

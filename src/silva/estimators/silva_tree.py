@@ -33,11 +33,12 @@ CATEGORY_CELLS = 20_000_000  # rows times columns at most, once numbers are show
 class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
     """One readable tree from few labels and many unlabelled rows, for tables of any kind.
 
-    A teacher, a mixture of forests, kernels and a plane, learns from the labelled rows. Its
-    answers for the other rows and the labels are smoothed over a graph of alike rows, graph and
-    teacher each trusted as far as labels that were hidden bear it out. One tree is then fitted to
-    the smoothed labels of all rows: of several kinds the one that best predicts them on rows held
-    out, or the smallest that does so about as well. `report_` tells in words what happened.
+    A teacher learns from the labels: a mixture of forests, kernels, a plane and models of what the
+    rows of a class look like, the unlabelled ones included. Its answers for the other rows and the
+    labels are smoothed over a graph of alike rows, graph and teacher each trusted as far as labels
+    that were hidden bear it out. One tree is then fitted to the smoothed labels of all rows: of
+    several kinds the one that best predicts them on rows held out, or the smallest that does so
+    about as well. `report_` tells in words what happened.
 
     Parameters
     ----------
@@ -52,9 +53,9 @@ class SilvaTreeClassifier(TreeReading, ClassifierMixin, SilvaClasses):
         "auto" averages over several values, and over less trust in the teacher, by how well each
         finds labels that are hidden from it.
     teacher : "auto", classifier or None, default="auto"
-        What learns from the labelled rows, with `predict_proba`; "auto" is a mixture of forests,
-        kernels and logistic regression, in which each counts as much as it helps on rows held out;
-        None spreads labels over the graph alone.
+        What learns from the labelled rows, with `predict_proba`; "auto" is a mixture, in which each
+        classifier counts as much as it helps on rows held out; None spreads labels over the graph
+        alone.
     random_state : int, RandomState or None
     n_jobs : int, optional
         Threads. The result is the same for any number.

@@ -1,4 +1,4 @@
-"""The teacher: a model of the labelled rows alone, and what it says of all the others."""
+"""The teacher: a model of the labelled rows, and what it says of all the others."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ methods call the λ unlabelled rows of the highest score A: logistic regression 
 trees on the labels (if these are of one class, rows rank by their distance from the labelled ones).
 LapTAO knows all rows, and with "totals" how many are A, unless one class has no label.
 
-Small sets come first, and of a size the biased samples. "All" sizes are of the samples that have
-every set.
+Small sets come first, and of a size the biased samples; of large sets there is one simple sample.
+"All" sizes are of the samples that have every set.
 
 Means over the instances: accuracy, Matthews' correlation, precision and recall of class A, on the
 unlabelled rows and, in brackets, on all rows. "Seconds" is the whole fit on this machine.
@@ -80,7 +80,7 @@ def run(options):
         for kind, those in ((BIASED, names), (CLASSES, own), (SIMPLE, names))
         for seed in seeds
         for name in those
-        if (name in large) == of_size
+        if (name in large) == of_size and not (of_size and kind == SIMPLE and seed > 0)
     ]
     settings = {"limit": options.limit or (QUICK_LIMIT if options.quick else None)}
     settings["most_rows"] = options.rows

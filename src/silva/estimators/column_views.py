@@ -13,7 +13,7 @@ from silva.estimators.scaling import CLIP
 from silva.kernels import Matrix
 from silva.tree import Array
 
-VIEWS = ("raw", "squashed", "standard", "wide", "ranks")
+VIEWS = ("raw", "squashed", "standard", "wide", "ranks", "axes")
 QUANTILES = 1000
 SAMPLE, SAMPLE_CELLS = 2000, 2_000_000  # rows that are kept, and cells, at most
 AXES = 30

@@ -38,18 +38,22 @@ SMALL_TREES: dict[str, dict[str, Any]] = {
     "linear leaves of a greedy cut": {"max_depth": 1, "init": "cart", "bootstrap": "bayesian"},
 }
 LEAST_LABELS = 8  # below, there is nothing to choose by and no leaf to fill
-KERNELS = {"standard": "kernel", "ranks": "kernel of ranks"}
+KERNELS = {  # each with the columns that it is shown, and whether relevant ones count more
+    "kernel": ("standard", True),
+    "kernel of ranks": ("ranks", True),
+    "kernel of principal axes": ("axes", False),
+}
 
 
 class MixedRegressor(RegressorMixin, BaseEstimator):
     """A mean of different regressors, each counting as much as it helps on held-out rows.
 
     Three forests and boosted trees, most of them on columns whose long tails are squashed
-    (`column_views.squashed`), kernel ridge regression on standardised and on ranked columns, bags
-    of small trees with linear leaves, and trees that are cut once, from a greedy start, each under
-    random weights of all rows: a few labels of rows that are unlike all others, which bags would
-    miss, set these apart in every tree. The shares w minimise, over the held-out answers P of
-    the members and targets of deviation one,
+    (`column_views.squashed`), kernel ridge regression on standardised and on ranked columns and on
+    principal axes of all rows, bags of small trees with linear leaves, and trees that are cut once,
+    from a greedy start, each under random weights of all rows: a few labels of rows that are unlike
+    all others, which bags would miss, set these apart in every tree. The shares w minimise, over
+    the held-out answers P of the members and targets of deviation one,
 
         |y - P w|² + 8·|w - v|²,  w >= 0,  sum w = 1,
 
@@ -137,10 +141,11 @@ class MixedRegressor(RegressorMixin, BaseEstimator):
         boosted.fit(views["squashed"], flat, weight)
         members.append(Member("boosted trees", "squashed", None, boosted))
         extra = next(member.model for member in members if member.name == EXTRA)
-        scale = np.sqrt(relevance(extra, len(y)))
-        for view in (view for view in KERNELS if view in views):
-            model = fit_kernel_ridge(scaled(views[view], scale), y, weight, seed)
-            members.append(Member(KERNELS[view], view, scale, model))
+        for name, (view, by_relevance) in KERNELS.items():
+            if view in views:
+                scale = np.sqrt(relevance(extra, len(y))) if by_relevance else None
+                model = fit_kernel_ridge(scaled(views[view], scale), y, weight, seed)
+                members.append(Member(name, view, scale, model))
         for name, kind in SMALL_TREES.items() if raw.shape[1] <= LINEAR_COLUMNS else ():
             planes = TAOForestRegressor(
                 n_estimators=PLANES, leaf="linear", split="oblique", shrinkage=1.0,

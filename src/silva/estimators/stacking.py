@@ -26,7 +26,7 @@ class Member:
     Attributes
     ----------
     name : str
-    view : {"raw", "squashed", "standard", "wide", "ranks", "categories"}
+    view : {"raw", "squashed", "standard", "wide", "ranks", "axes", "categories"}
         See `Units.views`.
     scale : array of shape (columns,) or None
         Factors of the columns of the view.

@@ -20,6 +20,7 @@ from benchmarks.kernel_ablation import DEFAULT, rows_of
 from benchmarks.semi import choose_labelled, fit_quietly, hide
 from benchmarks.table import Table, available, progress
 from silva import SilvaForestClassifier, SilvaTreeClassifier
+from silva.estimators.mixed_classifier import MixedClassifier
 from silva.estimators.silva_base import NEIGHBOURS
 from silva.estimators.spreading import graph_of_rows
 
@@ -108,6 +109,9 @@ def models(seed, totals):
             model: kind(random_state=seed),
             (name, teacher, "none"): kind(teacher=None, random_state=seed),
             (name, teacher, "forests only"): kind(teacher=forests(seed), random_state=seed),
+            (name, teacher, "sees labelled rows only"): kind(
+                teacher=MixedClassifier(random_state=seed), random_state=seed
+            ),
             (name, graph, "none (gamma 0)"): kind(gamma=0.0, random_state=seed),
             (name, "trust", "one recipe (gamma 3)"): kind(gamma=3.0, random_state=seed),
             (name, "totals", "true totals"): WithTotals(kind(random_state=seed), totals),

@@ -163,7 +163,7 @@ def test_a_quick_ablation_compares_every_line_with_the_default(data_folder, monk
     )  # fmt: skip
     command.run_table("flagship_ablation", Options(quick=True))
     page = capsys.readouterr().out
-    assert len(every(0, {})) == 18
+    assert len(every(0, {})) == 20
     for line in ("none (gamma 0)", "columns count alike", "oblique always", "hard labels"):
         assert f"| {line} |" in page
     assert "| tree |  | default |" in page

@@ -32,7 +32,7 @@ EXPECTED = {
     "kernel of all columns": 0.05,
     "kernel of principal axes": 0.1,
     "Gaussian classes": 0.1,
-    "independent columns": 0.1,
+    "independent columns": 0.05,
     "logistic regression": 0.05,
     "extra trees of categories": 0.2,
     "kernel of categories": 0.1,

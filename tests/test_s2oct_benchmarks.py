@@ -315,6 +315,15 @@ def test_all_sizes_are_of_the_samples_that_have_every_set():
     assert [(kind, size) for kind, size, _ in s2oct.groups(records)][3:] == [(SIMPLE, "N < 1000")]
 
 
+def test_small_sets_come_first_and_simple_samples_of_large_ones_are_one():
+    order = s2oct.instances_in_order(("large", "small"), ("small",), {"large"}, range(2))
+    assert order == [
+        ("small", BIASED, 0), ("small", BIASED, 1), ("small", CLASSES, 0), ("small", CLASSES, 1),
+        ("small", SIMPLE, 0), ("small", SIMPLE, 1),
+        ("large", BIASED, 0), ("large", BIASED, 1), ("large", SIMPLE, 0),
+    ]  # fmt: skip
+
+
 def test_the_time_asked_for_counts_where_it_is_less_than_the_own():
     assert s2oct.limits(300.0) == "Most seconds of a fit: 120 below 1000 rows, else 300."
     assert s2oct.limits(None) == "Most seconds of a fit: 120 below 1000 rows, else 600."

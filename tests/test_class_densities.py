@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import logsumexp
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.naive_bayes import CategoricalNB
 
+from silva.estimators import class_densities
 from silva.estimators.class_densities import CHANCE, Bins, fit_gaussians, fit_independent
 from silva.estimators.column_views import LEAST_VARIANCE, Units
 from silva.estimators.mixed_classifier import MixedClassifier
@@ -129,6 +131,25 @@ def test_columns_that_agree_name_the_clumps_that_a_label_each_stands_in():
     ]
     assert right[1] > 0.93
     assert right[1] > right[0] + 0.05
+
+
+def test_no_round_lowers_the_likelihood_of_independent_columns(monkeypatch):
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=300)
+    X = rng.integers(5, size=(300, 6)) + (y[:, None] == np.arange(6) % 3)
+    X, few = X.astype(float), np.arange(9)
+    shares = np.eye(3)[y[few]]
+    reached = []
+    for rounds in range(8):
+        monkeypatch.setattr(class_densities, "ROUNDS", rounds)
+        model = fit_independent(X[few], shares, np.ones(9), X[9:])
+        values = model.bins.indicators(X)
+        joint = values @ model.chances.log_chance + model.chances.log_share
+        belief = CHANCE * values.mean(axis=0) @ model.chances.log_chance
+        likelihood = (shares * joint[few]).sum() + logsumexp(joint[9:], axis=1).sum()
+        reached.append(likelihood + belief.sum())
+    assert (np.diff(reached) > -1e-6).all()
+    assert reached[-1] > reached[0] + 1
 
 
 @FITS

@@ -1,10 +1,15 @@
 """What the rows of each class look like, learned from few labels and many rows without one.
 
-Two models of the rows of a class: a Gaussian, and columns that are independent of each other
-(naive Bayes, numbers in bins). Both are fitted by expectation and maximisation (Dempster, Laird &
-Rubin 1977; with labels: Nigam and others 2000): to the labelled rows first; then, in turn, rows
-without a label are shared among the classes as the model says, and the model is fitted to all rows.
-Where classes are clumps a label or two name each clump, and the unlabelled rows tell the rest.
+Two models p_k of the rows of a class k: a Gaussian, and columns that are independent of each other
+(naive Bayes, numbers in bins). Their parameters maximise
+
+    sum over labelled n of log(s_c p_c(x_n)) + sum over other n of log(sum over k of s_k p_k(x_n)),
+
+c being the class of n, beside what is believed beforehand of a class with few rows; s_k is its
+share among the labels. By expectation and maximisation (Dempster, Laird & Rubin 1977; with labels:
+Nigam and others 2000) they are fitted to the labelled rows first; then, in turn, rows without a
+label are shared among the classes as the model says, and the model is fitted to all rows. Where
+classes are clumps, a label or two name each clump, and the unlabelled rows tell the rest.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ from silva.kernels import Matrix
 from silva.tree import Array
 
 ROUNDS = 10
-COMMON, ALIKE = 0.5, 3.0  # rows for each column that speak for the common covariance, see below
+COMMON, ALIKE = 1.0, 3.0  # rows a column that speak for what is believed of a covariance
+WITHIN = 0.5  # of the variance of all rows is that within classes, as is believed
 CHANCE = 2.0  # rows that speak for the common chances
 BINS, FEW_VALUES = 5, 12  # bins of a column of more values than these
 
@@ -62,8 +63,8 @@ def fit_gaussians(X: Array, shares: Array, weight: Array, others: Array) -> Gaus
     """Fit to rows in units in which the columns of all rows are uncorrelated, of variance one.
 
     Few labels do not tell a covariance. That of a class counts as many rows as it has, beside
-    3 a column of the covariance W of all classes together; W has all rows, beside half a row a
-    column of the covariance of all rows whatever their class, the identity.
+    three a column of W, the covariance within all classes together. W has all rows, beside one a
+    column of half the covariance of all rows, which is the identity.
 
     Parameters
     ----------
@@ -90,10 +91,10 @@ def _gaussians(log_share: Array, X: Array, counts: Array) -> GaussianClasses:
         ((X - centre) * count[:, None]).T @ (X - centre)
         for centre, count in zip(mean, counts.T, strict=True)
     ])  # fmt: skip
-    prior = COMMON * n_columns
-    common = (scatter.sum(axis=0) + prior * np.eye(n_columns)) / (n.sum() + 2 * prior)
-    prior = ALIKE * n_columns
-    own = (scatter + prior * common) / (n + prior)[:, None, None]
+    rows = COMMON * n_columns
+    common = (scatter.sum(axis=0) + rows * WITHIN * np.eye(n_columns)) / (n.sum() + rows)
+    rows = ALIKE * n_columns
+    own = (scatter + rows * common) / (n + rows)[:, None, None]
     lower = np.linalg.cholesky(own)
     root = np.linalg.inv(lower).transpose(0, 2, 1)
     log_root = -np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1)
@@ -146,7 +147,7 @@ class Bins:
     def indicators(self, X: Array) -> sparse.csr_array:
         """Return rows as indicators of their bins, those of all columns side by side."""
         begin = np.cumsum([0, *(len(edges) + 1 for edges in self.edges)])
-        columns = zip(begin, self.edges, X.T, strict=False)
+        columns = zip(begin[:-1], self.edges, X.T, strict=True)
         place = np.stack([at + np.searchsorted(edges, x) for at, edges, x in columns], axis=1)
         ends = np.arange(0, place.size + 1, X.shape[1])
         shape = (len(X), int(begin[-1]))
